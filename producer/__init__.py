@@ -1,0 +1,1 @@
+"""The producer runs beside the instruments: scan, settle, record, publish."""
