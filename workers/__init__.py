@@ -1,0 +1,1 @@
+"""The workers run beside the bucket: upload, verify, complete, sweep."""

@@ -1,0 +1,91 @@
+"""How do several threads do one job side by side, so that whoever waits can be interrupted?
+
+Threads are daemons and made for one job: none is there before a task, none is carried across a
+fork, and one that hangs in a request keeps no process from ending.
+"""
+
+import threading
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+
+from labferry.ports import Clock
+
+
+class Crew:
+    """`count` threads that each call the job once; the job returns when there is nothing left."""
+
+    def __init__(self, job: Callable[[], None], count: int) -> None:
+        self._job = job
+        self._news: SimpleQueue[bool] = SimpleQueue()
+        self._working = 0
+        self._died: BaseException | None = None
+        self.hire(count)
+
+    def hire(self, count: int) -> None:
+        """Let more threads do the job; only for who waits."""
+        for _ in range(count):
+            self._working += 1
+            threading.Thread(target=self._work, daemon=True).start()
+
+    def wake(self) -> None:
+        """Let `wait` return before its time."""
+        self._news.put(False)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for news, at most so long; return whether all threads are done.
+
+        Raises: the first exception that ended a thread.
+        """
+        self._hear(timeout_s)
+        if self._died is not None:
+            raise self._died
+        return not self._working
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all threads were heard to be done."""
+        return not self._working
+
+    def rest(self, clock: Clock, timeout_s: float) -> None:
+        """Wait until all threads are done, at most so long."""
+        until_s = clock.mono_s() + timeout_s
+        while self._hear(until_s - clock.mono_s()):
+            pass
+
+    def _hear(self, timeout_s: float) -> bool:
+        if not self._working:
+            return False
+        try:
+            self._working -= self._news.get(timeout=max(timeout_s, 0))
+        except Empty:
+            return False
+        return True
+
+    def _work(self) -> None:
+        try:
+            self._job()
+        except BaseException as error:  # noqa: BLE001  raised again where it is waited for
+            self._died = self._died or error
+        finally:
+            self._news.put(True)
+
+
+class ByteGate:
+    """Keeps the bytes of files in memory below a limit; a larger file passes alone."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._inside = 0
+        self._changed = threading.Condition()
+
+    def enter(self, size: int) -> None:
+        """Wait until there is room."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._inside or self._inside + size <= self._limit)
+            self._inside += size
+
+    def leave(self, size: int) -> None:
+        """Make room."""
+        with self._changed:
+            self._inside -= size
+            self._changed.notify_all()
