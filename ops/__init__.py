@@ -1,0 +1,1 @@
+"""The operator's side: the `labferry` command and what it starts."""
