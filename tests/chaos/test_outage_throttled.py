@@ -1,0 +1,123 @@
+"""An endpoint that asks for less gets less, of all workers together, and more again later."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from labferry.settings import StoreSettings
+from labferry.states import State
+from ops.embedded import Valkey, Weed
+from tests.fault_proxy import FaultProxy
+from tests.faults import XML, Exchange, Fault, error_xml, rule
+from tests.s3_requests import Reply
+from tests.site import Site, open_site
+
+THREADS = 8
+RECOVERY_S = 8.0
+CHANGES = {
+    "worker": {
+        "small_processes": 1,
+        "large_processes": 1,
+        "small_threads": THREADS,
+        "small_threads_most": THREADS,
+    },
+    "breakers": {"recovery_s": RECOVERY_S},
+    "broker": {"window_messages": 8, "bundle_max_files": 40},
+    "ledger": {"resend_s": 30},
+}
+
+
+@dataclass(slots=True)
+class Busy(Fault):
+    """Takes a moment for each Put; `most` is how many there were at a time since it was asked."""
+
+    takes_s: float = 0.1
+    refuses: bool = False
+    now: int = 0
+    most: int = 0
+    names: list[str] = field(default_factory=list)
+
+    async def play(self, exchange: Exchange) -> None:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        try:
+            await exchange.read_body()
+            await asyncio.sleep(self.takes_s)
+            if self.refuses:
+                body = error_xml("SlowDown")
+                await exchange.answer(Reply(status=503, headers=(XML,), body=body))
+            else:
+                await exchange.answer(await exchange.forward())
+        finally:
+            self.now -= 1
+
+    def asked(self) -> int:
+        most, self.most = self.most, 0
+        return most
+
+
+@pytest.fixture
+def proxy(weed: Weed) -> Iterator[FaultProxy]:
+    with FaultProxy(weed.endpoint) as running:
+        yield running
+
+
+@pytest.fixture
+def site(
+    tmp_path: Path,
+    valkey: Valkey,
+    store_settings: StoreSettings,
+    ledger_url: str,
+    broker_url: str,
+    proxy: FaultProxy,
+) -> Iterator[Site]:
+    """A run that takes a minute."""
+    folder = tmp_path / "seq" / "run"
+    folder.mkdir(parents=True)
+    for number in range(6000):
+        (folder / f"{number:05}").write_bytes(b"x")
+    store = store_settings.model_copy(update={"endpoint_url": proxy.url})
+    with open_site(tmp_path, valkey, store, {"seq": tmp_path / "seq"}, CHANGES) as opened:
+        yield opened
+
+
+def verified(site: Site) -> int:
+    found = [site.ledger.find_facts(run) for run in site.ledger.runs()]
+    return sum(facts.counts[State.VERIFIED] for facts in found if facts)
+
+
+def test_throttling_halves_what_two_workers_ask_for_together_and_it_recovers(
+    site: Site, proxy: FaultProxy
+) -> None:
+    busy = Busy()
+    proxy.script(rule(busy, on="PutObject"))
+    for _ in range(2):
+        site.start("worker", "--lane", "small")
+    site.start("agent")
+    site.until(lambda: busy.most == 2 * THREADS, 60, "both workers at full width")
+
+    busy.refuses = True
+    site.until(lambda: bool(site.ledger.conditions().paces), 30, "the pace halved")
+    busy.refuses = False
+    (pace,) = site.ledger.conditions().paces
+    assert pace.share <= 0.5
+    before = verified(site)
+    site.until(lambda: verified(site) > before + 4 * 40, 30, "the bundles before it done")
+    busy.asked()
+    began_s = time.monotonic()
+    site.until(lambda: time.monotonic() > began_s + 1, 5, "a second of it seen")
+    slow = busy.asked()
+    assert 1 <= slow <= 1.5 * THREADS
+
+    site.until(lambda: busy.asked() == 2 * THREADS, 60, "both workers at full width again")
+    assert time.monotonic() - began_s < 6 * RECOVERY_S
+    facts = site.ledger.find_facts(site.ledger.runs()[0])
+    assert facts is not None
+    assert facts.counts[State.QUARANTINED] == 0
+    assert site.ledger.alerts() == []
+    assert {record.attempt for _, record in site.ledger.records(facts.run)} == {0}
+    print(f"16 at a time; {slow} when throttled to {pace.share:.2f}")

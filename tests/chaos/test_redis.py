@@ -1,0 +1,213 @@
+"""Do workers go on by themselves, and is nothing lost, when Redis dies, stalls, forgets or cuts?
+
+One laboratory of real processes on a Valkey of its own; each test is one blow, in the middle of a
+run of its own. Celery cases 7, 8, 9 and 11 (docs/proof.md).
+"""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+import redis
+
+from labferry.identity import RunKey
+from labferry.settings import StoreSettings
+from labferry.states import State
+from ops.embedded import Valkey, Weed
+from tests.services import BROKER_DATABASE, credentials
+from tests.site import Site, open_site
+
+FILES = 100
+#: The blow falls when so many of them are verified.
+STRUCK_AT = 15
+#: "Within seconds", on a machine that does much else: Celery waits up to 6 s by itself.
+RESUMES_S = 30
+LEASE_S = 3
+
+
+@dataclass
+class Lab:
+    """A site whose worker and agent run through all tests."""
+
+    site: Site
+    valkey: Valkey
+    share: Path
+    runs: int = 0
+
+    def begin(self) -> RunKey:
+        """Write the next run, of files that take their workers some time; wait till it flows."""
+        self.runs += 1
+        run = RunKey("scope", f"run {self.runs}")
+        folder = self.share / run.run
+        folder.mkdir()
+        for number in range(FILES):
+            (folder / f"{number}").write_bytes(os.urandom(64 * 1024))
+        (folder / "large").write_bytes(os.urandom(12 * 1024 * 1024))
+        self.site.until(lambda: self.verified(run) >= STRUCK_AT, 60, f"{run} flows")
+        assert not self.complete(run)
+        return run
+
+    def verified(self, run: RunKey) -> int:
+        with suppress(Exception):
+            return self.site.verified(run)
+        return -1
+
+    def celery(self) -> set[int]:
+        """The Celery workers, which must not have been started again."""
+        return {
+            child.pid
+            for process in self.site.processes
+            for child in psutil.Process(process.pid).children()
+        }
+
+    def goes_on(self, run: RunKey) -> None:
+        """Demand that work resumes within seconds, and that the run ends whole."""
+        before = self.verified(run)
+        assert before >= 0
+        self.site.until(
+            lambda: self.verified(run) > before or self.complete(run), RESUMES_S, "work again"
+        )
+        self.ends_whole(run)
+
+    def complete(self, run: RunKey) -> bool:
+        facts = self.site.ledger.find_facts(run)
+        return facts is not None and facts.completed == facts.generation
+
+    def ends_whole(self, run: RunKey) -> None:
+        """Demand every file, as it is at the source, one marker, nothing lost or left."""
+        self.site.until(lambda: self.complete(run), 90, f"{run} complete")
+        client = self.site.client()
+        for source in (self.share / run.run).iterdir():
+            key = self.site.layout.raw(run.file(source.name))
+            assert self.site.body(client, key) == source.read_bytes(), source.name
+        assert self.site.ledger.markers(run) == {1}
+        records = dict(self.site.ledger.records(run))
+        assert {one.state for one in records.values()} == {State.VERIFIED}
+        assert sum(one.attempt for one in records.values()) == 0, (
+            "an outage is not a failed attempt"
+        )
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory, weed: Weed) -> Iterator[Lab]:
+    folder = tmp_path_factory.mktemp("redis")
+    share = folder / "share"
+    share.mkdir()
+    store = StoreSettings(
+        bucket=weed.bucket,
+        endpoint_url=weed.endpoint,
+        prefix="redis",
+        single_put_max_bytes=1024 * 1024,
+        part_size_bytes=5 * 1024 * 1024,
+    )
+    changes = {
+        "ledger": {"lease_ttl_s": LEASE_S, "heartbeat_s": 0.8, "resend_s": 2},
+        "broker": {"bundle_max_files": 2},
+        "worker": {"small_threads": 1},
+    }
+    with pytest.MonkeyPatch.context() as patch, Valkey(folder / "valkey") as valkey:
+        for name, value in credentials(weed).items():
+            patch.setenv(name, value)
+        with open_site(folder, valkey, store, {"scope": share}, changes) as site:
+            site.start("worker")
+            site.start("agent")
+            yield Lab(site, valkey, share)
+
+
+@pytest.fixture
+def processes_stay(lab: Lab) -> Iterator[None]:
+    """Demand that the same processes go on: they reconnect, nobody starts them again."""
+    lab.site.until(lambda: len(lab.celery()) >= 3, 60, "all processes started")
+    before = lab.celery()
+    yield
+    assert lab.celery() == before
+
+
+def drop_tail(valkey: Valkey, share: float) -> int:
+    """Cut the end off the append-only file, as a crash does that loses the last second."""
+    newest = max(
+        (valkey.directory / "appendonlydir").glob("*.incr.aof"), key=lambda p: p.stat().st_mtime
+    )
+    size = newest.stat().st_size
+    lost = int(size * share)
+    os.truncate(newest, size - lost)
+    return lost
+
+
+@pytest.mark.usefixtures("processes_stay")
+def test_a_server_that_was_killed_under_load_is_found_again(lab: Lab) -> None:
+    run = lab.begin()
+    lab.valkey.kill()
+    lab.site.until(lambda: lab.verified(run) == -1, 10, "the ledger away")
+    lab.valkey.start()
+    lab.goes_on(run)
+
+
+@pytest.mark.usefixtures("processes_stay")
+def test_writes_that_a_crash_lost_are_made_again_and_nothing_twice(lab: Lab) -> None:
+    run = lab.begin()
+    lab.valkey.kill()
+    assert drop_tail(lab.valkey, 0.2) > 0
+    lab.valkey.start()
+    lab.ends_whole(run)
+
+
+@pytest.mark.usefixtures("processes_stay")
+def test_a_marker_whose_record_was_lost_is_adopted_and_not_rewritten(lab: Lab) -> None:
+    run = lab.begin()
+    lab.ends_whole(run)
+    marker = lab.site.layout.marker(run, 1)
+    before = lab.site.objects(marker)[marker]["LastModified"]
+    lab.valkey.kill()
+    drop_tail(lab.valkey, 0.3)
+    lab.valkey.start()
+    lab.site.until(lambda: lab.verified(run) >= 0, 10, "the ledger back")
+    lab.ends_whole(run)
+    assert lab.site.objects(marker)[marker]["LastModified"] == before
+
+
+@pytest.mark.usefixtures("processes_stay")
+def test_a_server_that_stalls_for_longer_than_a_lease_delays_and_costs_nothing(lab: Lab) -> None:
+    run = lab.begin()
+    os.kill(lab.valkey.pid, signal.SIGSTOP)
+    try:
+        time.sleep(LEASE_S + 1)  # the pause is the blow
+    finally:
+        os.kill(lab.valkey.pid, signal.SIGCONT)
+    lab.goes_on(run)
+
+
+@pytest.mark.usefixtures("processes_stay")
+def test_a_broker_that_was_flushed_again_and_again_delays_and_costs_nothing(lab: Lab) -> None:
+    run = lab.begin()
+    for at in (STRUCK_AT, 30, 45):
+        lab.site.until(lambda n=at: lab.verified(run) >= n, 60, f"{at} verified")  # type: ignore[misc]
+        lab.site.broker.flushdb()
+    lab.ends_whole(run)
+
+
+@pytest.mark.usefixtures("processes_stay")
+def test_connections_that_are_cut_all_the_time_delay_and_cost_nothing(lab: Lab) -> None:
+    run = lab.begin()
+    done = threading.Event()
+
+    def cut() -> None:
+        with redis.Redis.from_url(lab.valkey.url(BROKER_DATABASE)) as client:
+            while not done.wait(1):
+                client.client_kill_filter(_type="normal", skipme=True)
+
+    cutter = threading.Thread(target=cut)
+    cutter.start()
+    try:
+        lab.site.until(lambda: lab.verified(run) >= FILES // 2, 60, "half of it under cuts")
+    finally:
+        done.set()
+        cutter.join()
+    lab.goes_on(run)

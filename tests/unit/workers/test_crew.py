@@ -1,0 +1,103 @@
+"""Do threads share a job, and can whoever waits for them be interrupted?"""
+
+import signal
+import threading
+from collections import deque
+
+import pytest
+
+from labferry.clock import SystemClock
+from tests.waiting import eventually
+from workers.crew import ByteGate, Crew
+
+
+class Stop(BaseException):
+    """As a shutdown in mid-task."""
+
+
+def wait_out(crew: Crew) -> None:
+    while not crew.wait(5):
+        pass
+
+
+def test_every_thread_does_the_job_once() -> None:
+    seen: deque[int] = deque()
+    crew = Crew(lambda: seen.append(threading.get_ident()), 3)
+    wait_out(crew)
+    assert len(seen) == 3
+    assert crew.is_done
+
+
+def test_waiting_ends_early_when_woken() -> None:
+    go = threading.Event()
+    crew = Crew(go.wait, 1)
+    crew.wake()
+    assert not crew.wait(60)
+    go.set()
+    wait_out(crew)
+
+
+def test_an_exception_in_a_thread_reaches_who_waits() -> None:
+    def fail() -> None:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        wait_out(Crew(fail, 1))
+
+
+def test_a_signal_interrupts_the_waiting() -> None:
+    go = threading.Event()
+    crew = Crew(go.wait, 1)
+
+    def stop(*_: object) -> None:
+        raise Stop
+
+    previous = signal.signal(signal.SIGALRM, stop)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        with pytest.raises(Stop):
+            crew.wait(60)
+    finally:
+        signal.signal(signal.SIGALRM, previous)
+    go.set()
+    crew.rest(SystemClock(), 10)
+    assert crew.is_done
+
+
+def test_a_thread_that_hangs_is_not_waited_for_longer_than_asked() -> None:
+    go = threading.Event()
+    crew = Crew(go.wait, 2)
+    crew.rest(SystemClock(), 0.05)
+    assert not crew.is_done
+    go.set()
+    crew.rest(SystemClock(), 10)
+    assert crew.is_done
+
+
+def test_a_gate_lets_in_what_fits_and_the_rest_later() -> None:
+    gate = ByteGate(10)
+    gate.enter(6)
+    inside = threading.Event()
+
+    def enter() -> None:
+        gate.enter(6)
+        inside.set()
+
+    thread = threading.Thread(target=enter)
+    thread.start()
+    assert not inside.wait(0.05)
+    gate.leave(6)
+    assert inside.wait(10)
+    thread.join()
+
+
+def test_what_is_larger_than_the_gate_passes_alone() -> None:
+    gate = ByteGate(10)
+    gate.enter(50)
+    gate.leave(50)
+    gate.enter(10)
+    blocked = threading.Thread(target=gate.enter, args=(50,))
+    blocked.start()
+    gate.leave(10)
+    blocked.join(10)
+    eventually(lambda: not blocked.is_alive())

@@ -1,0 +1,194 @@
+"""How many parts are in flight, and which exception of several threads tells why it ended?"""
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from labferry.concurrency import Concurrency
+from labferry.errors import SourceChanged, StoreError
+from labferry.identity import RunKey
+from labferry.records import Fingerprint, Part, Upload
+from tests.manual_clock import ManualClock
+from tests.unit.workers.test_heartbeat import claim
+from tests.waiting import eventually
+from workers.attempt import Attempt
+from workers.parts import PartSender, Room
+
+SIZE = 4
+
+
+class Unordered:
+    """A source of which no digests are made."""
+
+    def in_order(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+class Held:
+    """A lease that is never lost."""
+
+    def check(self) -> None:
+        pass
+
+
+@dataclass
+class Source(Unordered):
+    """Part 3 has changed since it was settled."""
+
+    size: int = 3 * SIZE
+
+    def read_into(self, buffer: memoryview, offset: int) -> int:
+        if offset == 2 * SIZE:
+            raise SourceChanged(path="f")
+        return 0
+
+
+@dataclass
+class Store:
+    """Part 2 gets no answer, part 1 is taken once that is known."""
+
+    refused: threading.Event = field(default_factory=threading.Event)
+
+    def put_part(self, key: str, upload_id: str, number: int, body: bytes, crc64: int) -> str:
+        if number == 2:
+            self.refused.set()
+            raise StoreError(operation="UploadPart", key=key, code="InternalError", status=500)
+        assert self.refused.wait(10)
+        return "etag"
+
+
+class Ledger:
+    """Takes the last receipts only when all other threads are gone."""
+
+    def __init__(self) -> None:
+        self.others = threading.active_count()
+        self.saved: dict[int, Part] = {}
+
+    def save_parts(self, file: object, token: int, parts: dict[int, Part]) -> None:
+        if all(part.etag for part in parts.values()):
+            eventually(lambda: threading.active_count() <= self.others + 1)
+        self.saved.update(parts)
+
+
+@dataclass
+class Constant(Unordered):
+    """A source of parts that are all alike."""
+
+    size: int
+
+    def read_into(self, buffer: memoryview, offset: int) -> int:
+        return 0
+
+
+class Records:
+    """What was recorded of the parts, and when: before or after the endpoint had them."""
+
+    def __init__(self) -> None:
+        self.saved: dict[int, Part] = {}
+
+    def save_parts(self, file: object, token: int, parts: dict[int, Part]) -> None:
+        self.saved.update(parts)
+
+
+@dataclass
+class Link:
+    """An endpoint that answers when as many parts are in flight as may be, at some rate."""
+
+    room: Room
+    clock: ManualClock
+    ledger: Records
+    count: int
+    rate: Callable[[int], float]
+    came: int = 0
+    in_flight: int = 0
+    #: How many were in flight at each answer.
+    seen: list[int] = field(default_factory=list)
+    changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def put_part(self, key: str, upload_id: str, number: int, body: bytes, crc64: int) -> str:
+        assert number in self.ledger.saved, "its checksum is on record first"
+        with self.changed:
+            self.came += 1
+            self.in_flight += 1
+            self.changed.notify_all()
+            self._await_others()
+            self.seen.append(self.in_flight)
+            self.clock.now_s += 1 / self.rate(self.in_flight)
+            self.in_flight -= 1
+        return f"etag {number}"
+
+    def _await_others(self) -> None:
+        # The room may change while nobody comes, and nothing tells of that here.
+        until_s = time.monotonic() + 60
+        while self.in_flight < self.room.parts and self.came < self.count:
+            assert time.monotonic() < until_s
+            self.changed.wait(0.01)
+
+
+def sent_over(
+    rate: Callable[[int], float], room: Room, count: int = 200, clock: ManualClock | None = None
+) -> tuple[list[int], dict[int, Part]]:
+    """Send so many parts; return how many were in flight at each answer, and what is on record."""
+    clock = clock or ManualClock()
+    ledger, lease, source = Records(), Held(), Constant(count * SIZE)
+    link = Link(room, clock, ledger, count, rate)
+    ports: Any = (ledger, link, clock)
+    sender = PartSender(*ports, attempt_with(lease), source, upload_of(source.size), room)
+    sender.send(range(1, count + 1))
+    assert sorted(sender.sent) == list(range(1, count + 1))
+    return link.seen, ledger.saved
+
+
+def attempt_with(lease: Any) -> Attempt:
+    return Attempt(claim("f"), RunKey("scope", "r1").file("f"), lease, started_s=0)
+
+
+def upload_of(size: int) -> Upload:
+    return Upload(attempt_token="t", part_size=SIZE, fingerprint=Fingerprint(size, 0, 0, 0))
+
+
+def test_a_far_endpoint_gets_more_parts_at_a_time_as_far_as_memory_allows() -> None:
+    seen, saved = sent_over(float, Room(Concurrency(2, 32, gap_s=60), most=8))
+    assert seen[0] == 2
+    assert max(seen) == 8
+    assert all(part.etag == f"etag {number}" for number, part in saved.items())
+
+
+def test_an_endpoint_at_its_limit_gets_no_more_parts_at_a_time() -> None:
+    room = Room(Concurrency(2, 32, gap_s=60), most=32)
+    seen, _ = sent_over(lambda count: min(count, 4), room, count=100)
+    assert max(seen) == 8, "it was tried"
+    assert seen.count(8) < seen.count(4)
+    assert seen[-10] == 4
+
+
+def test_what_lies_between_two_files_is_none_of_the_endpoints() -> None:
+    room, clock = Room(Concurrency(2, 8, gap_s=60), most=8), ManualClock()
+    sent_over(float, room, 12, clock)
+    assert room.parts == 4
+    clock.now_s += 30
+    seen, _ = sent_over(float, room, 60, clock)
+    assert min(seen[: seen.index(8)]) >= 4
+
+
+def test_where_the_endpoint_asked_for_less_fewer_parts_are_in_flight() -> None:
+    seen, _ = sent_over(float, Room(Concurrency(4, 4), most=8, pace=0.5))
+    assert max(seen) == 2
+
+
+def test_the_reason_is_that_of_the_thread_that_met_it() -> None:
+    ledger: Any = Ledger()
+    source: Any = Source()
+    store: Any = Store()
+    attempt, upload = attempt_with(Held()), upload_of(12)
+    clock, room = ManualClock(dice=0.99), Room(Concurrency(2, 2), most=2)
+    sender = PartSender(ledger, store, clock, attempt, source, upload, room)
+    with pytest.raises(SourceChanged):
+        sender.send([1, 2, 3])
+    assert ledger.saved[1].etag == "etag"
+    assert attempt.bytes_sent == SIZE
