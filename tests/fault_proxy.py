@@ -13,6 +13,7 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from math import inf
 from random import Random
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -56,6 +57,8 @@ class FaultProxy:
         self.upstream = (parts.hostname or _HOST, parts.port or 80)
         self.credentials = Credentials(*credentials) if credentials else None
         self.log: list[Decision] = []
+        #: Requests beyond this number wait: whoever raises it has something to do before.
+        self.held_after: float = inf
         self.answers: dict[tuple[str, str], Reply] = {}
         self._seed = seed
         self._rules: tuple[Rule, ...] = ()
@@ -161,6 +164,9 @@ class FaultProxy:
             [],
         )
         self.log.append(decision)
+        number = len(self.log)
+        while number > self.held_after:
+            await asyncio.sleep(_TICK_S)
         exchange = _Exchange(self, request, decision, reader, writer)
         await fault.play(exchange)
         if exchange.rest:  # what follows would be read as the next request
