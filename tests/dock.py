@@ -28,6 +28,7 @@ from tests.memory_store import put_many
 from tests.waiting import eventually
 from workers.blame import Blame
 from workers.counters import Counters
+from workers.crew import ByteGate
 from workers.gate import Gate
 from workers.permit import Permit, ask_permit
 from workers.source import Take, without_limit
@@ -157,6 +158,7 @@ class Dock:
             counters=self.counters,
             concurrency=Concurrency(self.settings.worker.small_threads, 256),
             part_concurrency=part_concurrency or Concurrency(part_threads, part_threads),
+            gate=ByteGate(self.settings.worker.max_bytes_in_flight),
         )
         results = transfer.ferry(RUN, self.claim(ledger) if claims is None else claims)
         by_path = {result.path: result for result in results}

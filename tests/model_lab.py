@@ -38,6 +38,7 @@ from workers.advance import advance
 from workers.blame import Blame
 from workers.complete import Completer
 from workers.counters import Counters
+from workers.crew import ByteGate
 from workers.gate import Gate
 from workers.permit import Permit
 from workers.reasons import Reasons
@@ -230,6 +231,7 @@ class Lab:
             counters=self._counters,
             concurrency=Concurrency(1, 1),
             part_concurrency=Concurrency(1, 1),
+            gate=ByteGate(self.settings.worker.max_bytes_in_flight),
         )
         results = transfer.ferry(bundle.run, claims)
         facts = ledger.find_facts(bundle.run)

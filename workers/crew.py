@@ -7,6 +7,7 @@ fork, and one that hangs in a request keeps no process from ending.
 import threading
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
+from traceback import clear_frames
 
 from labferry.ports import Clock
 
@@ -65,24 +66,33 @@ class Crew:
         try:
             self._job()
         except BaseException as error:  # noqa: BLE001  raised again where it is waited for
+            # What is not done with would keep its buffers until garbage is looked for.
+            clear_frames(error.__traceback__)
             self._died = self._died or error
         finally:
             self._news.put(True)
 
 
 class ByteGate:
-    """Keeps the bytes of files in memory below a limit; a larger file passes alone."""
+    """Keeps the bytes of files in a process's memory below a limit; what is larger passes alone.
+
+    A thread that was given up is inside until it ends.
+    """
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
+        self.limit = limit
         self._inside = 0
         self._changed = threading.Condition()
 
-    def enter(self, size: int) -> None:
-        """Wait until there is room."""
+    def enter(self, size: int, timeout_s: float | None = None) -> bool:
+        """Wait until there is room, at most so long; return whether it was entered."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._inside or self._inside + size <= self._limit)
-            self._inside += size
+            has_room = self._changed.wait_for(
+                lambda: not self._inside or self._inside + size <= self.limit, timeout_s
+            )
+            if has_room:
+                self._inside += size
+            return has_room
 
     def leave(self, size: int) -> None:
         """Make room."""

@@ -25,6 +25,7 @@ from labferry.s3.checksum import combine
 from labferry.settings import Settings
 from labferry.stored import StoredObject
 from workers.attempt import Attempt, Damage, Undone
+from workers.crew import ByteGate
 from workers.evidence import Content, Prover
 from workers.parts import PartSender, Room
 from workers.plan import Plan
@@ -60,6 +61,7 @@ class Multipart:
     folder: RunFolder
     prover: Prover
     concurrency: Concurrency
+    gate: ByteGate
     pace: float
 
     def send(self, attempt: Attempt) -> Evidence:
@@ -126,8 +128,7 @@ class _LargeFile:
         done = self._plan.acknowledged()
         count = -(-source.size // upload.part_size)
         ports = self._ports
-        most = max(1, ports.settings.worker.max_bytes_in_flight // upload.part_size)
-        room = Room(ports.concurrency, most, ports.pace)
+        room = Room(ports.concurrency, ports.gate, upload.part_size, ports.pace)
         sender = PartSender(
             ports.ledger, self._store, ports.clock, self._attempt, source, upload, room
         )

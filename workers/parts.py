@@ -19,7 +19,7 @@ from labferry.ports import Clock, Ledger, ObjectStore
 from labferry.records import Part, Upload
 from labferry.throttle import threads
 from workers.attempt import Attempt, Damage
-from workers.crew import Crew
+from workers.crew import ByteGate, Crew
 from workers.source import SourceFile
 
 #: A part is sent this often within one attempt at its file.
@@ -37,16 +37,18 @@ class _Halted(Exception):
 
 class Room(NamedTuple):
     """How many parts may be in flight: so many as make it faster, at an endpoint's pace, and no
-    more than `most`, which memory allows."""
+    more than are let through the process's gate."""
 
     concurrency: Concurrency
-    most: int
+    gate: ByteGate
+    part_size: int
     pace: float = 1.0
 
     @property
     def parts(self) -> int:
         """The parts that may be in flight now."""
-        return min(threads(self.concurrency.limit, self.pace), self.most)
+        most = max(1, self.gate.limit // self.part_size)
+        return min(threads(self.concurrency.limit, self.pace), most)
 
 
 @dataclass(slots=True)
@@ -78,22 +80,31 @@ class PartSender:
         self.room.concurrency.pause()
         crew = self._crew = Crew(self._work, 0)
         try:
-            crew.hire(self._wanted())
-            while not crew.wait(_POLL_S):
-                crew.hire(self._wanted())
+            self._hire()
+            while not crew.wait(_POLL_S) or self._missing:
+                self._hire()
         finally:
             self._halt.set()
             crew.rest(self.clock, GRACE_S)
             self.attempt.bytes_sent += sum(part.size for part in list(self.sent.values()))
 
+    def _hire(self) -> None:
+        """Let as many more threads work as there shall be; wait for room where there is none."""
+        for _ in range(self._wanted()):
+            if self._crew.is_done:  # what hangs of another file may be in the way
+                self.attempt.lease.check()
+            if not self.room.gate.enter(self.room.part_size, _POLL_S if self._crew.is_done else 0):
+                return
+            with self._lock:
+                self._working += 1
+            self._crew.hire(1)
+
     def _wanted(self) -> int:
-        """Return how many more threads there shall be, and count them."""
+        """Return how many more threads there shall be."""
         with self._lock:
             if self._halt.is_set():
                 return 0
-            more = max(min(self.room.parts - self._working, len(self._missing)), 0)
-            self._working += more
-            return more
+            return min(self.room.parts - self._working, len(self._missing))
 
     def _next(self) -> int | None:
         """Return a part that is not sent yet; None where the thread is not wanted any more."""
@@ -112,6 +123,7 @@ class PartSender:
             self._halt.set()
             raise
         finally:
+            self.room.gate.leave(self.room.part_size)
             with self._lock:
                 receipts, self._receipts = self._receipts, {}
             if receipts:

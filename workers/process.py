@@ -35,6 +35,7 @@ from workers.bandwidth import Bandwidth
 from workers.blame import Blame
 from workers.complete import Completer
 from workers.counters import Counters
+from workers.crew import ByteGate
 from workers.gate import Gate
 from workers.permit import Permit, ask_permit
 from workers.reasons import Reasons
@@ -73,6 +74,7 @@ class WorkerProcess:
         least, most = settings.worker.small_threads, settings.worker.small_threads_most
         self._concurrency = Concurrency(least, max(least, most))
         self._part_concurrency = _of_parts(settings)
+        self._in_flight = ByteGate(settings.worker.max_bytes_in_flight)
         self._gate = Gate(self.ledger, settings, host)
         self._counters = Counters(self.ledger)
         self._bandwidth = Bandwidth(self.ledger, plans_of(settings), self._clock)
@@ -111,6 +113,7 @@ class WorkerProcess:
             counters=self._counters,
             concurrency=self._concurrency,
             part_concurrency=self._part_concurrency,
+            gate=self._in_flight,
         )
         results = transfer.ferry(message.run, claims)
         if any(_is_share_away(result) for result in results):

@@ -16,7 +16,6 @@ from labferry.errors import StoreError
 from labferry.failures import Kind, classify
 from labferry.ports import Clock, ObjectStore
 from labferry.records import Claim, Evidence
-from labferry.settings import WorkerSettings
 from labferry.throttle import threads
 from workers.attempt import Attempt
 from workers.attempts import Attempts
@@ -54,24 +53,23 @@ class SmallLane:
         store: ObjectStore,
         permit: Permit,
         concurrency: Concurrency,
-        settings: WorkerSettings,
+        gate: ByteGate,
         clock: Clock,
     ) -> None:
         self._attempts = attempts
         self._store = store
         self._permit = permit
         self._concurrency = concurrency
-        self._settings = settings
+        self._gate = gate
         self._clock = clock
         self._waiting: deque[Claim | _Unclear] = deque()
         self._unclear: deque[_Unclear] = deque()
         self._larger: deque[Claim] = deque()
         self._landed = self._told = 0
         # One half is for what flies, the other for what came down and has no clear outcome.
-        self._half_bytes = settings.max_bytes_in_flight // 2
+        self._half_bytes = gate.limit // 2
         self._flying_bytes = min(_FLYING_BYTES, self._half_bytes // concurrency.most)
         self._unclear_bytes = 0
-        self._gate: ByteGate | None = None
         self._counting = threading.Lock()
         self._working = 0
         self._may_fly = True
@@ -81,8 +79,6 @@ class SmallLane:
         self, claims: Sequence[Claim], single: SinglePut, wait: Callable[[Crew], None]
     ) -> None:
         """Carry all; `wait` returns when a crew is done."""
-        if sum(map(_size, claims)) > self._settings.max_bytes_in_flight:
-            self._gate = ByteGate(self._settings.max_bytes_in_flight)
         self._waiting.extend(claims)
         if self._permit.is_probe:  # one after the other, until one tells
             wait(self._crew(lambda: self._drain(single, lambda: not self._permit.is_probe), 1))
@@ -90,7 +86,7 @@ class SmallLane:
             wait(self._crew(lambda: self._fly(single), 1))
             self._waiting = deque([*self._unclear, *self._waiting, *self._larger])
         if self._waiting:
-            most = threads(self._settings.small_threads, self._permit.pace)
+            most = threads(self._concurrency.least, self._permit.pace)
             count = min(most, len(self._waiting))
             wait(self._crew(lambda: self._drain(single, lambda: False), count))
 
@@ -168,12 +164,10 @@ class SmallLane:
             except IndexError:  # another thread took the last one
                 return
             size = _size(waiting)
-            if self._gate:
-                self._gate.enter(size)
+            self._gate.enter(size)
             attempt = self._worked_on(waiting, single)
             self._done(attempt)
-            if self._gate:
-                self._gate.leave(size)
+            self._gate.leave(size)
             if attempt.is_throttled and self._leaves(attempt):
                 return
 

@@ -22,7 +22,7 @@ from labferry.settings import Settings
 from workers.attempt import Result
 from workers.attempts import Attempts
 from workers.counters import Counters
-from workers.crew import Crew
+from workers.crew import ByteGate, Crew
 from workers.evidence import Prover
 from workers.heartbeat import Heartbeat
 from workers.multipart import Multipart
@@ -55,6 +55,7 @@ class Transfer:
     counters: Counters
     concurrency: Concurrency
     part_concurrency: Concurrency
+    gate: ByteGate
     take: Take = without_limit
 
     def ferry(self, run: RunKey, claims: Sequence[Claim]) -> list[Result]:
@@ -119,7 +120,7 @@ class _Bundle:
             ports.store,
             ports.permit,
             ports.concurrency,
-            ports.settings.worker,
+            ports.gate,
             ports.clock,
         )
         self._next_record_s = ports.clock.mono_s() + _BATCH_S
@@ -159,6 +160,7 @@ class _Bundle:
             folder,
             prover,
             ports.part_concurrency,
+            ports.gate,
             ports.permit.pace,
         )
         for claim in claims:

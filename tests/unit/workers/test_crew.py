@@ -2,6 +2,7 @@
 
 import signal
 import threading
+import weakref
 from collections import deque
 
 import pytest
@@ -43,6 +44,20 @@ def test_an_exception_in_a_thread_reaches_who_waits() -> None:
 
     with pytest.raises(ValueError, match="no"):
         wait_out(Crew(fail, 1))
+
+
+def test_what_a_thread_held_is_let_go_with_its_exception() -> None:
+    held: list[weakref.ref[memoryview]] = []
+
+    def fail() -> None:
+        buffer = memoryview(bytearray(10))
+        held.append(weakref.ref(buffer))
+        raise ValueError("no")
+
+    crew = Crew(fail, 1)
+    with pytest.raises(ValueError, match="no"):
+        wait_out(crew)
+    assert held[0]() is None
 
 
 def test_a_signal_interrupts_the_waiting() -> None:
@@ -89,6 +104,14 @@ def test_a_gate_lets_in_what_fits_and_the_rest_later() -> None:
     gate.leave(6)
     assert inside.wait(10)
     thread.join()
+
+
+def test_a_gate_is_waited_for_no_longer_than_asked() -> None:
+    gate = ByteGate(10)
+    assert gate.enter(6, 0)
+    assert not gate.enter(6, 0)
+    gate.leave(6)
+    assert gate.enter(6, 0)
 
 
 def test_what_is_larger_than_the_gate_passes_alone() -> None:

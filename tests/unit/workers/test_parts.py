@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 
 from labferry.concurrency import Concurrency
-from labferry.errors import SourceChanged, StoreError
+from labferry.errors import Fenced, SourceChanged, StoreError
 from labferry.identity import RunKey
 from labferry.records import Fingerprint, Part, Upload
 from tests.manual_clock import ManualClock
 from tests.unit.workers.test_heartbeat import claim
 from tests.waiting import eventually
+from workers import parts
 from workers.attempt import Attempt
+from workers.crew import ByteGate
 from workers.parts import PartSender, Room
 
 SIZE = 4
@@ -148,19 +150,23 @@ def attempt_with(lease: Any) -> Attempt:
     return Attempt(claim("f"), RunKey("scope", "r1").file("f"), lease, started_s=0)
 
 
+def room_for(concurrency: Concurrency, most: int, pace: float = 1.0) -> Room:
+    return Room(concurrency, ByteGate(most * SIZE), SIZE, pace)
+
+
 def upload_of(size: int) -> Upload:
     return Upload(attempt_token="t", part_size=SIZE, fingerprint=Fingerprint(size, 0, 0, 0))
 
 
 def test_a_far_endpoint_gets_more_parts_at_a_time_as_far_as_memory_allows() -> None:
-    seen, saved = sent_over(float, Room(Concurrency(2, 32, gap_s=60), most=8))
+    seen, saved = sent_over(float, room_for(Concurrency(2, 32, gap_s=60), 8))
     assert seen[0] == 2
     assert max(seen) == 8
     assert all(part.etag == f"etag {number}" for number, part in saved.items())
 
 
 def test_an_endpoint_at_its_limit_gets_no_more_parts_at_a_time() -> None:
-    room = Room(Concurrency(2, 32, gap_s=60), most=32)
+    room = room_for(Concurrency(2, 32, gap_s=60), 32)
     seen, _ = sent_over(lambda count: min(count, 4), room, count=100)
     assert max(seen) == 8, "it was tried"
     assert seen.count(8) < seen.count(4)
@@ -168,7 +174,7 @@ def test_an_endpoint_at_its_limit_gets_no_more_parts_at_a_time() -> None:
 
 
 def test_what_lies_between_two_files_is_none_of_the_endpoints() -> None:
-    room, clock = Room(Concurrency(2, 8, gap_s=60), most=8), ManualClock()
+    room, clock = room_for(Concurrency(2, 8, gap_s=60), 8), ManualClock()
     sent_over(float, room, 12, clock)
     assert room.parts == 4
     clock.now_s += 30
@@ -177,8 +183,95 @@ def test_what_lies_between_two_files_is_none_of_the_endpoints() -> None:
 
 
 def test_where_the_endpoint_asked_for_less_fewer_parts_are_in_flight() -> None:
-    seen, _ = sent_over(float, Room(Concurrency(4, 4), most=8, pace=0.5))
+    seen, _ = sent_over(float, room_for(Concurrency(4, 4), 8, pace=0.5))
     assert max(seen) == 2
+
+
+@dataclass
+class Hanging:
+    """Its first `hung` parts get no answer before they are let go, the next one is refused."""
+
+    hung: int
+    let_go: threading.Event = field(default_factory=threading.Event)
+    _hang: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+
+    def put_part(self, key: str, upload_id: str, number: int, body: bytes, crc64: int) -> str:
+        if number > self.hung:
+            for _ in range(self.hung):
+                self._hang.acquire()
+            raise StoreError(operation="UploadPart", key=key, code="AccessDenied", status=403)
+        self._hang.release()
+        assert self.let_go.wait(60)
+        return "etag"
+
+
+@dataclass
+class Counting:
+    """Takes each part after another had time to come beside it."""
+
+    most: int = 0
+    _here: int = 0
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def put_part(self, key: str, upload_id: str, number: int, body: bytes, crc64: int) -> str:
+        with self._changed:
+            self._here += 1
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._here > 1, 0.1)
+            self.most = max(self.most, self._here)
+            self._here -= 1
+        return "etag"
+
+
+def sender_to(store: Any, room: Room, lease: Any = None, count: int = 3) -> PartSender:
+    ledger: Any = Records()
+    source: Any = Constant(count * SIZE)
+    attempt, upload = attempt_with(lease or Held()), upload_of(source.size)
+    return PartSender(ledger, store, ManualClock(), attempt, source, upload, room)
+
+
+def given_up(room: Room, monkeypatch: pytest.MonkeyPatch, hung: int) -> Hanging:
+    """Give a file up while so many of its parts hang."""
+    monkeypatch.setattr(parts, "GRACE_S", 0.01)
+    store = Hanging(hung)
+    with pytest.raises(StoreError):
+        sender_to(store, room, count=hung + 1).send(range(1, hung + 2))
+    return store
+
+
+def test_parts_of_a_file_that_was_given_up_keep_their_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    room = room_for(Concurrency(2, 2), 2)
+    first, second, third = given_up(room, monkeypatch, 1), Counting(), Counting()
+    sender_to(second, room).send([1, 2, 3])
+    assert second.most == 1
+    first.let_go.set()
+    eventually(lambda: room.gate.enter(2 * SIZE, 0))
+    room.gate.leave(2 * SIZE)
+    sender_to(third, room).send([1, 2, 3])
+    assert third.most == 2
+
+
+def test_where_there_is_no_room_it_is_waited_for_while_the_lease_is_held(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    room = room_for(Concurrency(2, 2), 2)
+    monkeypatch.setattr(parts, "_POLL_S", 0.01)
+    room.gate.enter(2 * SIZE)
+    looks = iter([None, None, Fenced(file="f", token=1)])
+
+    class Lost:
+        def check(self) -> None:
+            if error := next(looks):
+                raise error
+
+    with pytest.raises(Fenced):
+        sender_to(Counting(), room, Lost()).send([1, 2, 3])
+    waiting = sender_to(Counting(), room)
+    threading.Timer(0.05, room.gate.leave, [2 * SIZE]).start()
+    waiting.send([1, 2, 3])
+    assert sorted(waiting.sent) == [1, 2, 3]
 
 
 def test_the_reason_is_that_of_the_thread_that_met_it() -> None:
@@ -186,7 +279,7 @@ def test_the_reason_is_that_of_the_thread_that_met_it() -> None:
     source: Any = Source()
     store: Any = Store()
     attempt, upload = attempt_with(Held()), upload_of(12)
-    clock, room = ManualClock(dice=0.99), Room(Concurrency(2, 2), most=2)
+    clock, room = ManualClock(dice=0.99), room_for(Concurrency(2, 2), 2)
     sender = PartSender(ledger, store, clock, attempt, source, upload, room)
     with pytest.raises(SourceChanged):
         sender.send([1, 2, 3])
