@@ -13,7 +13,6 @@ import sys
 import tempfile
 import urllib.parse
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -80,9 +79,9 @@ def take_all(folder: Path, valkey: Valkey, endpoint: str, browser: "Browser") ->
         site.start("flower")
         site.start("monitor")
         site.start("worker")
-        until(site, lambda: answers(flower) and answers(monitor), "the pages answer")
+        site.until(lambda: answers(flower) and answers(monitor), "the pages answer")
         site.start("agent")
-        until(site, lambda: is_of_everything(site), "there is something of everything")
+        site.until(lambda: is_of_everything(site), "there is something of everything")
         look_at_the_status_page(browser, f"http://127.0.0.1:{monitor}/")
         look_at_flower(browser, f"http://127.0.0.1:{flower}/")
 
@@ -185,11 +184,6 @@ def answers(port: int) -> bool:
             return bool(answer.status == 200)
     except OSError:
         return False
-
-
-def until(site: Site, condition: Callable[[], bool], what: str) -> None:
-    """Wait for what has to come."""
-    site.until(condition, 120, what)
 
 
 if __name__ == "__main__":

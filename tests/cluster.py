@@ -15,7 +15,6 @@ from tests.waiting import eventually
 PARTS = ((0, 5460), (5461, 10_922), (10_923, 16_383))
 #: After which a node counts as dead; the default is 15,000.
 NODE_TIMEOUT_MS = 2000
-READY_S = 60
 
 
 class Node(Valkey):
@@ -76,10 +75,10 @@ def running_cluster() -> Iterator[Cluster]:
         for number, node in enumerate(nodes):
             node.ask("CLUSTER SET-CONFIG-EPOCH", number + 1)
             node.ask("CLUSTER MEET", HOST, nodes[0].port, nodes[0].bus)
-        eventually(lambda: all(_knows_all(node) for node in nodes), READY_S)
+        eventually(lambda: all(_knows_all(node) for node in nodes))
         cluster = Cluster(tuple(nodes))
         nodes[-1].ask("CLUSTER REPLICATE", cluster.holder().ask("CLUSTER MYID"))
-        eventually(cluster.is_whole, READY_S)
+        eventually(cluster.is_whole)
         yield cluster
 
 

@@ -85,7 +85,7 @@ def refused_site(
             site.start("agent")
             site.start("worker")
             refused = Refused(site, proxy, bad)
-            site.until(lambda: _is_refused(site, count), 240, f"{count} files refused")
+            site.until(lambda: _is_refused(site, count), f"{count} files refused")
             yield refused
 
 

@@ -20,6 +20,7 @@ from labferry.settings import LedgerSettings, StoreSettings
 from labferry.states import State
 from ops.embedded import Valkey
 from tests.services import BROKER_DATABASE, LEDGER_DATABASE
+from tests.waiting import PATIENCE_S
 
 #: Short times, so that a test waits for what happens and not for the clock.
 QUICK = {
@@ -93,7 +94,7 @@ class Site:
         self.processes.append(process)
         return process
 
-    def run(self, *command: str, timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
+    def run(self, *command: str, timeout_s: float = PATIENCE_S) -> subprocess.CompletedProcess[str]:
         """Run a labferry command to its end."""
         return subprocess.run(
             [sys.executable, "-m", "ops.cli", *command],
@@ -104,12 +105,12 @@ class Site:
             check=False,
         )
 
-    def until(self, condition: Callable[[], bool], within_s: float, what: str) -> None:
+    def until(self, condition: Callable[[], bool], what: str) -> None:
         """Wait until something is so. Fails with what the processes logged."""
-        deadline = time.monotonic() + within_s
+        deadline = time.monotonic() + PATIENCE_S
         while not condition():
             if time.monotonic() > deadline:
-                raise AssertionError(f"{what} was not so within {within_s} s\n{self.report()}")
+                raise AssertionError(f"{what} was not so within {PATIENCE_S} s\n{self.report()}")
             time.sleep(0.1)
 
     def complete(self) -> bool:

@@ -4,9 +4,11 @@ import time
 from collections.abc import Callable
 
 POLL_S = 0.02
+#: Longer than anything takes on a busy machine: a deadline is there to end a test that hangs.
+PATIENCE_S = 600
 
 
-def eventually(condition: Callable[[], object], within_s: float = 20) -> None:
+def eventually(condition: Callable[[], object], within_s: float = PATIENCE_S) -> None:
     """Return once the condition holds. Raises: AssertionError when the time is up."""
     deadline = time.monotonic() + within_s
     while not condition():

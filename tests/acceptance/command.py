@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import psutil
 
+from tests.waiting import PATIENCE_S
+
 LABFERRY = str(Path(sysconfig.get_path("scripts")) / "labferry")
 #: Of the tests' own environment, what would change what a command does.
 _NOT_INHERITED = ("LABFERRY_", "AWS_", "FLOWER_")
@@ -44,7 +46,7 @@ class Command:
                 process.kill()
                 process.communicate()
 
-    def run(self, *arguments: str, timeout_s: float = 90, **changes: str) -> Ended:
+    def run(self, *arguments: str, timeout_s: float = PATIENCE_S, **changes: str) -> Ended:
         """Run a command to its end."""
         done = subprocess.run(
             [LABFERRY, *arguments],
@@ -72,7 +74,7 @@ class Command:
         return process
 
 
-def ctrl_c(process: "subprocess.Popen[str]", timeout_s: float = 180) -> str:
+def ctrl_c(process: "subprocess.Popen[str]", timeout_s: float = PATIENCE_S) -> str:
     """Press Ctrl-C at the command's terminal: every process of its group gets it."""
     os.killpg(process.pid, signal.SIGINT)
     return process.communicate(timeout=timeout_s)[0]

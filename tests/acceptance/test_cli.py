@@ -24,7 +24,7 @@ from ops.embedded import Valkey, Weed, free_ports
 from ops.exits import Exit
 from tests.acceptance.command import Command, ctrl_c, processes_below
 from tests.services import credentials
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 RUN = RunKey("scope", "run 1")
 COMMANDS = [command.name or command.callback.__name__ for command in app.registered_commands]
@@ -321,7 +321,7 @@ def test_watching_one_run_ends_when_only_a_person_can_move_it(
     ledger = open_ledger(LedgerSettings(url=ledger_url))
     ledger.move(RUN, Event.REFUSE, [Step(path="a.txt")])
     assert ledger.seal(RUN, [], 1)
-    said, _ = watching.communicate(timeout=30)
+    said, _ = watching.communicate(timeout=PATIENCE_S)
     assert watching.returncode == 3
     assert "scope/run 1: incomplete" in said
 
@@ -352,7 +352,7 @@ def test_sigterm_is_an_orderly_end(labferry: Command, tmp_path: Path, broker_url
     worker = labferry.start("worker", "--lane", "small", "--no-sweep")
     eventually(lambda: consumers(broker_url) == 1)
     worker.send_signal(signal.SIGTERM)
-    worker.communicate(timeout=60)
+    worker.communicate(timeout=PATIENCE_S)
     assert worker.returncode == 0
     assert processes_below(tmp_path) == []
 
@@ -366,7 +366,7 @@ def test_up_ferries_and_a_second_one_is_refused(
     up = labferry.start("up", "--data", "kept")
     try:
         key = f"{tmp_path.name}/runs/scope/run 1/1/complete.json"
-        eventually(lambda: marker(weed, key), within_s=60)
+        eventually(lambda: marker(weed, key))
         others = {f"LABFERRY_{one}__PORT": str(silent_port()) for one in ("FLOWER", "MONITOR")}
         second = labferry.run("up", "--data", "kept", **others)
         assert second.code == 4

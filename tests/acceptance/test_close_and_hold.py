@@ -40,7 +40,7 @@ def test_an_incomplete_run_is_closed_and_completed_later(few: Refused) -> None:
 
     done = few.labferry("close", str(RUN), *REASON, "--yes")
     assert done.returncode == 0, done.stderr
-    site.until(site.complete, 120, "the marker written")
+    site.until(site.complete, "the marker written")
 
     assert [key.rpartition("/")[2] for key in markers(site)] == ["incomplete.json"]
     client = site.client()
@@ -59,7 +59,7 @@ def test_an_incomplete_run_is_closed_and_completed_later(few: Refused) -> None:
     few.mend()
     code, batch = few.facts("replay", "--run", str(RUN), *REASON, "--yes")
     assert (code, few.outcomes(batch)) == (0, {"verified": FEW})
-    site.until(site.complete, 120, "the second generation complete")
+    site.until(site.complete, "the second generation complete")
     names = [key.rpartition("/")[2] for key in markers(site)]
     assert names[0] == "incomplete.json"
     assert names.index("complete.json") == len(names) - 1
@@ -78,11 +78,11 @@ def test_a_run_whose_end_never_comes_is_closed_as_not_complete(
     with open_site(tmp_path, valkey, store_settings, {"scope": folder.parent}, changes) as site:
         site.start("agent")
         site.start("worker")
-        site.until(lambda: count(site, State.VERIFIED) == FEW, 120, "all verified")
+        site.until(lambda: count(site, State.VERIFIED) == FEW, "all verified")
         assert markers(site) == []
         done = site.run("close", str(RUN), *REASON, "--yes")
         assert done.returncode == 0, done.stderr
-        site.until(site.complete, 120, "the marker written")
+        site.until(site.complete, "the marker written")
         assert [key.rpartition("/")[2] for key in markers(site)] == ["incomplete.json"]
 
 
@@ -109,10 +109,10 @@ def test_what_is_held_rests_and_loses_nothing(
         proxy.script(rule(Delay(before_s=0.1), on="PutObject", key="*/raw/*"))
         site.start("agent")
         site.start("worker")
-        site.until(lambda: count(site, State.VERIFIED) > 10, 120, "some verified")
+        site.until(lambda: count(site, State.VERIFIED) > 10, "some verified")
         held = site.run("hold", "scope", *REASON)
         assert held.returncode == 0, held.stderr
-        site.until(lambda: count(site, State.UPLOADING) == 0, 60, "what was under way ended")
+        site.until(lambda: count(site, State.UPLOADING) == 0, "what was under way ended")
         resting = count(site, State.VERIFIED)
         assert resting < total
         shown = site.run("status", str(RUN)).stdout
@@ -121,11 +121,11 @@ def test_what_is_held_rests_and_loses_nothing(
         explained = site.run("explain", f"{RUN}/{waiting}.txt").stdout
         assert REASON[1] in " ".join(explained.split())
         swept = site.ledger.now_ms()
-        site.until(lambda: site.ledger.now_ms() - swept > 5000, 60, "several sweeps and resends")
+        site.until(lambda: site.ledger.now_ms() - swept > 5000, "several sweeps and resends")
         assert count(site, State.VERIFIED) == resting
 
         assert site.run("release", "scope", *REASON).returncode == 0
-        site.until(site.complete, 180, "the run complete")
+        site.until(site.complete, "the run complete")
         assert count(site, State.VERIFIED) == total
         acts = [read_line(line).act.what for line in site.ledger.audit(None)]
         assert acts == ["hold", "release"]

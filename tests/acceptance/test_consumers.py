@@ -58,7 +58,7 @@ def write(site: Site, name: str, body: bytes = b"bytes") -> None:
 
 
 def complete(site: Site, number: int) -> None:
-    site.until(lambda: number in site.ledger.markers(RUN), 60, f"generation {number} complete")
+    site.until(lambda: number in site.ledger.markers(RUN), f"generation {number} complete")
 
 
 def consume(site: Site, log: Path, script: str, *options: str) -> Any:
@@ -111,31 +111,31 @@ def test_each_generation_is_worked_on_once_whatever_dies(
     site.start("agent")
     write(site, "a.txt")
     first = consume(site, log, "sleep 600", "--from", "queue")
-    site.until(lambda: ran(log) == [f"{RUN}/1"], 90, "the first command ran")
+    site.until(lambda: ran(log) == [f"{RUN}/1"], "the first command ran")
     os.kill(first.pid, signal.SIGKILL)
     # Another one, of the bucket alone: the same inbox, so the same work.
     consume(site, log, "true", "--from", "bucket")
-    site.until(lambda: stages(site).get(f"{RUN}/1") == "unknown", 60, "the killed one is unknown")
+    site.until(lambda: stages(site).get(f"{RUN}/1") == "unknown", "the killed one is unknown")
     site.client().delete_object(Bucket=site.store_settings.bucket, Key=site.layout.marker(RUN, 1))
     write(site, "late.txt")
     complete(site, 2)
-    site.until(lambda: stages(site).get(f"{RUN}/2") == "done", 60, "the second generation is done")
+    site.until(lambda: stages(site).get(f"{RUN}/2") == "done", "the second generation is done")
     consume(site, log, "true", "--from", "queue")
     deliver_again(site, valkey, (2, 2))
     queue = site.broker
-    site.until(lambda: queue.llen("pipeline") == 0, 60, "the redeliveries are taken")
+    site.until(lambda: queue.llen("pipeline") == 0, "the redeliveries are taken")
     again = site.run(
         "consume", "--again", f"{RUN}/1", "--inbox", str(site.folder / "inbox.sqlite3")
     )
     assert again.returncode == 0, again.stderr
-    site.until(lambda: stages(site).get(f"{RUN}/1") == "done", 60, "it was begun again by a person")
+    site.until(lambda: stages(site).get(f"{RUN}/1") == "done", "it was begun again by a person")
     assert sorted(ran(log)) == [f"{RUN}/1", f"{RUN}/1", f"{RUN}/2"]
 
     # All that time a sink was dead, which kept nothing; now it is told everything, in order.
     status = json.loads(site.run("status", "--json").stdout)
     assert [one["sink"] for one in status["undelivered_events"]] == ["webhook"]
     hook.status = 200
-    site.until(lambda: len(hook.bodies) >= 2, 60, "the webhook was told")
+    site.until(lambda: len(hook.bodies) >= 2, "the webhook was told")
     told = [json.loads(body) for body in hook.bodies]
     kinds = [(one["event"], one["generation"]) for one in told]
     assert list(dict.fromkeys(kinds)) == [("run.completed", 1), ("run.generation", 2)]

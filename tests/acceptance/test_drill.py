@@ -15,7 +15,7 @@ from tests.acceptance.command import Command, ctrl_c, processes_below
 from tests.fault_proxy import FaultProxy
 from tests.faults import Answer, EditRequest, rule
 from tests.services import credentials
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 
 def configure(folder: Path, store: StoreSettings) -> Path:
@@ -40,7 +40,7 @@ def drill(
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert report.exists(), done.stdout + done.stderr
@@ -103,7 +103,7 @@ def test_after_ctrl_c_nothing_is_left_either(
     store = open_store(store_settings)
     try:
         process = command.start("drill", "--case", "broker")
-        eventually(lambda: next(iter(store.list_objects(store_settings.prefix)), None), 60)
+        eventually(lambda: next(iter(store.list_objects(store_settings.prefix)), None))
         ctrl_c(process)
     finally:
         command.close()

@@ -56,9 +56,7 @@ def write(site: Site, run: RunKey, path: str, content: bytes) -> Path:
 
 
 def complete(site: Site, run: RunKey, generation: int) -> None:
-    site.until(
-        lambda: generation in site.ledger.markers(run), 60, f"generation {generation} complete"
-    )
+    site.until(lambda: generation in site.ledger.markers(run), f"generation {generation} complete")
 
 
 def generation(site: Site, run: RunKey, number: int) -> tuple[Marker, dict[str, Entry]]:
@@ -126,7 +124,6 @@ def test_a_change_that_the_profile_does_not_expect_is_a_dead_letter_and_nothing_
     raw.write_bytes(b"acquired again, longer")
     site.until(
         lambda: site.ledger.find_record(LATE.file("QC.raw")).state is State.QUARANTINED,  # type: ignore[union-attr]
-        30,
         "the changed file a dead letter",
     )
     assert site.body(site.client(), site.layout.raw(LATE.file("QC.raw"))) == b"first"
@@ -142,12 +139,11 @@ def test_a_run_that_lies_three_folders_deep_is_ferried_and_verified(site: Site) 
         lambda: (
             bool(site.ledger.runs()) and site.ledger.find_facts(NESTED).counts[State.VERIFIED] == 3
         ),  # type: ignore[union-attr]
-        60,
         "the reads verified",
     )
     # As many files as the summary states must be there, and status says so.
     lacks = "counts: pod5_files_in_final_dest=4, there are 3"
-    site.until(lambda: any(one.startswith(lacks) for one in waits_for(site)), 30, lacks)
+    site.until(lambda: any(one.startswith(lacks) for one in waits_for(site)), lacks)
     assert not site.ledger.markers(NESTED)
     write(site, NESTED, "pod5_pass/3.pod5", b"last")
     complete(site, NESTED, 1)
@@ -163,9 +159,9 @@ def test_a_late_file_of_a_run_whose_records_were_put_away_is_the_next_generation
 ) -> None:
     write(site, LATE, "a/movie.tiff", b"movie")
     complete(site, LATE, 1)
-    site.until(lambda: facts_of(site).sight != "", 30, "the complete run looked over")
+    site.until(lambda: facts_of(site).sight != "", "the complete run looked over")
     # As if the last of it moved a minute ago: then the sweep lets go of it.
-    site.until(lambda: retired(site), 60, "the records put away")
+    site.until(lambda: retired(site), "the records put away")
     assert dict(site.ledger.records(LATE)) == {}
     told = site.run("explain", f"{LATE}/a/movie.tiff", "--json")
     assert told.returncode == 0, told.stderr

@@ -13,6 +13,7 @@ from ops.embedded import Valkey
 from tests.fault_proxy import FaultProxy
 from tests.faults import Answer, rule
 from tests.site import Site, open_site
+from tests.waiting import PATIENCE_S
 
 DONE, HALF = RunKey("scope", "done"), RunKey("scope", "half")
 LARGE = os.urandom(6 * 1024 * 1024)
@@ -62,16 +63,16 @@ def test_after_the_ledger_was_lost_nothing_is_sent_twice_and_no_marker_is_rewrit
         behind = store_settings.model_copy(update={"endpoint_url": proxy.url, **SMALL_PARTS})
         with open_site(tmp_path, valkey, behind, {"scope": root}) as site:
             agent, worker = site.start("agent"), site.start("worker")
-            site.until(lambda: completed(site, DONE, 1), 90, "the run complete")
+            site.until(lambda: completed(site, DONE, 1), "the run complete")
             (root / DONE.run / "late").write_bytes(b"late")
-            site.until(lambda: completed(site, DONE, 2), 90, "its second generation complete")
-            site.until(lambda: state_of(site, HALF, "bad") is State.QUARANTINED, 90, "a letter")
-            site.until(lambda: state_of(site, HALF, "large") is State.VERIFIED, 90, "it is sent")
+            site.until(lambda: completed(site, DONE, 2), "its second generation complete")
+            site.until(lambda: state_of(site, HALF, "bad") is State.QUARANTINED, "a letter")
+            site.until(lambda: state_of(site, HALF, "large") is State.VERIFIED, "it is sent")
             reason = site.layout.reason(HALF.file("bad"))
-            site.until(lambda: reason in site.objects(reason), 30, "the letter told of")
+            site.until(lambda: reason in site.objects(reason), "the letter told of")
             letter = site.ledger.history(HALF.file("bad"))
             worker.send_signal(signal.SIGTERM)
-            worker.wait(30)
+            worker.wait(PATIENCE_S)
             before, files = documents(site), sent(proxy)
             assert len(files) == 5
 
@@ -88,14 +89,14 @@ def test_after_the_ledger_was_lost_nothing_is_sent_twice_and_no_marker_is_rewrit
             site.start("worker")
             requeue = site.run("dead-letters", "requeue", "--all", *REASON, "--yes")
             assert requeue.returncode == 0, requeue.stdout + requeue.stderr
-            site.until(lambda: completed(site, HALF, 1), 90, "the other run complete")
+            site.until(lambda: completed(site, HALF, 1), "the other run complete")
             assert completed(site, DONE, 2)
             assert sent(proxy) == [site.layout.raw(HALF.file("bad"))]
             assert {key: documents(site)[key] for key in before} == before
             assert site.run("verify", str(DONE)).returncode == 0
             assert site.run("verify", str(HALF)).returncode == 0
             agent.send_signal(signal.SIGTERM)
-            agent.wait(20)
+            agent.wait(PATIENCE_S)
             checked = site.run("reconcile", "--json")
             assert checked.returncode == 0, checked.stdout
             audit = site.run("audit", "verify")

@@ -14,6 +14,7 @@ from labferry.settings import StoreSettings
 from labferry.states import Event, State
 from ops.embedded import Valkey
 from tests.replay_site import REASON, RUN, Refused, refused_site
+from tests.waiting import PATIENCE_S
 
 COUNT, FEW = 200, 40
 
@@ -65,7 +66,7 @@ def test_once_the_cause_is_mended_all_are_verified_and_both_series_are_on_record
     assert sum(len(act.files) for act in acts) == COUNT
     assert {act.act.reason for act in acts} == {REASON[1]}
     assert all(f"batch {batch['batch']}" in act.act.selector for act in acts)
-    refused.site.until(refused.site.complete, 30, "the run complete")
+    refused.site.until(refused.site.complete, "the run complete")
 
 
 def test_a_cause_that_is_not_mended_costs_one_file(refused: Refused) -> None:
@@ -88,7 +89,7 @@ def test_a_batch_is_cancelled_from_another_terminal(few: Refused) -> None:
     begun = few.labferry(*command)
     assert begun.returncode == 0, begun.stderr
     batch = json.loads(begun.stdout)["batch"]
-    few.site.until(lambda: few.states()[State.VERIFIED] >= 5, 60, "five verified")
+    few.site.until(lambda: few.states()[State.VERIFIED] >= 5, "five verified")
 
     cancelled = few.labferry("replay", "--cancel", batch, "--reason", "wrong run")
     assert cancelled.returncode == 0, cancelled.stderr
@@ -155,7 +156,7 @@ def test_two_batches_over_the_same_files_send_each_once(few: Refused) -> None:
     few.mend()
     command = ("dead-letters", "requeue", "--all", *REASON, "--yes", "--json")
     both = [few.site.start(*command) for _ in range(2)]
-    codes = [process.wait(90) for process in both]
+    codes = [process.wait(PATIENCE_S) for process in both]
     logs = sorted(few.site.folder.glob("*-dead-letters.log"))
     batches = [json.loads(log.read_text().splitlines()[-1]) for log in logs]
     assert codes == [0, 0]
@@ -170,15 +171,15 @@ def test_two_batches_over_the_same_files_send_each_once(few: Refused) -> None:
 def test_a_batch_goes_on_when_everything_is_killed_in_its_midst(few: Refused) -> None:
     few.mend()
     watcher = few.site.start("replay", "--all", *REASON, "--yes", "--pace", "4")
-    few.site.until(lambda: few.states()[State.VERIFIED] >= 5, 60, "five verified")
+    few.site.until(lambda: few.states()[State.VERIFIED] >= 5, "five verified")
     for process in few.site.processes:
         os.killpg(process.pid, signal.SIGKILL)
-    watcher.wait(60)
+    watcher.wait(PATIENCE_S)
     assert few.states()[State.VERIFIED] < FEW
 
     few.site.start("worker")
-    few.site.until(lambda: few.states()[State.VERIFIED] == FEW, 120, "all verified all the same")
-    few.site.until(lambda: not few.site.ledger.open_batches(), 30, "the batch ended")
+    few.site.until(lambda: few.states()[State.VERIFIED] == FEW, "all verified all the same")
+    few.site.until(lambda: not few.site.ledger.open_batches(), "the batch ended")
     [batch] = few.site.ledger.batches()
     assert batch.counts[Stage.VERIFIED] == FEW
     assert all(len(few.replays(file)) == 1 for file in few.bad)
@@ -187,9 +188,9 @@ def test_a_batch_goes_on_when_everything_is_killed_in_its_midst(few: Refused) ->
 def test_ctrl_c_ends_the_report_and_not_the_batch(few: Refused) -> None:
     few.mend()
     watcher = few.site.start("replay", "--all", *REASON, "--yes", "--pace", "4")
-    few.site.until(lambda: few.states()[State.VERIFIED] >= 5, 60, "five verified")
+    few.site.until(lambda: few.states()[State.VERIFIED] >= 5, "five verified")
     os.killpg(watcher.pid, signal.SIGINT)
-    assert watcher.wait(60) == 130
+    assert watcher.wait(PATIENCE_S) == 130
     [log] = few.site.folder.glob("*-replay.log")
     assert "goes on" in log.read_text()
-    few.site.until(lambda: few.states()[State.VERIFIED] == FEW, 60, "all verified")
+    few.site.until(lambda: few.states()[State.VERIFIED] == FEW, "all verified")

@@ -33,8 +33,6 @@ FLOOD = 600
 KILLS = 3
 #: Enough that a fast machine is not done before the silence.
 SILENCED = 300
-#: Mostly some 15 s.
-SILENCE_S = 150
 POISON = "poison.raw"
 QUICK = {"lease_ttl_s": 3, "heartbeat_s": 0.8, "resend_s": 1, "sweep_interval_s": 0.2}
 
@@ -68,13 +66,13 @@ def test_a_flood_goes_through_workers_that_are_killed_again_and_again(
         for number in range(KILLS):
             before = site.verified(RUN)
             worker = site.start("worker", "--lane", "small", "--no-sweep")
-            site.until(lambda n=before: site.verified(RUN) > n + 20, 60, "files verified")  # type: ignore[misc]
+            site.until(lambda n=before: site.verified(RUN) > n + 20, "files verified")  # type: ignore[misc]
             if number % 2:
                 worker.send_signal(signal.SIGTERM)
             kill(worker)
         assert site.verified(RUN) < FLOOD, "killed in the middle of it"
         site.start("worker")
-        site.until(site.complete, 90, "the run complete")
+        site.until(site.complete, "the run complete")
         records = dict(site.ledger.records(RUN))
         assert {one.state for one in records.values()} == {State.VERIFIED}
         assert sum(one.attempt for one in records.values()) == 0
@@ -109,10 +107,10 @@ def test_a_file_that_kills_whoever_takes_it_is_a_dead_letter_and_its_neighbours_
             found = site.ledger.find_record(file)
             return found is not None and found.state is State.QUARANTINED
 
-        site.until(is_dead, 60, "the poison a dead letter")
+        site.until(is_dead, "the poison a dead letter")
         kills = len(fault_proxy.asked(fault="Kill"))
         fault_proxy.script()
-        site.until(lambda: site.verified(RUN) == 20, 30, "its neighbours verified")
+        site.until(lambda: site.verified(RUN) == 20, "its neighbours verified")
         assert kills == 3
         events = [note.event for note in site.ledger.history(file)]
         assert events == [Event.EXPIRE, Event.EXPIRE, Event.EXHAUST]
@@ -182,13 +180,13 @@ def test_connections_that_go_silent_are_given_up_and_work_resumes(
     ) as site:
         site.start("worker", "--lane", "small")
         site.start("agent")
-        site.until(lambda: site.verified(RUN) >= 10, 60, "the run flows")
+        site.until(lambda: site.verified(RUN) >= 10, "the run flows")
         before = site.verified(RUN)
         hole.open()
         assert before + 5 < SILENCED
-        site.until(lambda: site.verified(RUN) > before + 5, SILENCE_S, "the run flows again")
+        site.until(lambda: site.verified(RUN) > before + 5, "the run flows again")
         site.start("worker", "--lane", "large")
-        site.until(site.complete, 60, "the run complete")
+        site.until(site.complete, "the run complete")
         assert all(process.poll() is None for process in site.processes)
     hole.close()
 
@@ -213,7 +211,7 @@ def test_whichever_of_two_sweeps_is_killed_the_other_goes_on_and_queues_once(swe
         sweeps.ledger.discover(RUN, [(name, seen)])
         step = Step(path=name, fingerprint=seen, lane=Lane.SMALL)
         sweeps.ledger.move(RUN, Event.SETTLE, [step])
-        eventually(lambda n=number: sweeps.broker.llen(queue) > n, 30)  # type: ignore[misc]
+        eventually(lambda n=number: sweeps.broker.llen(queue) > n)  # type: ignore[misc]
         assert sweeps.broker.llen(queue) == number + 1
         if number % 2 == 0:
             kill(pair.pop(0))

@@ -117,7 +117,7 @@ def test_a_host_clock_that_is_set_back_and_forward_under_way_is_not_noticed(
     clockmaker.set(HOUR_S)
     clockmaker.start("worker")
     clockmaker.start("agent")
-    clockmaker.site.until(lambda: clockmaker.count(State.VERIFIED) > 0, 60, "the run flows")
+    clockmaker.site.until(lambda: clockmaker.count(State.VERIFIED) > 0, "the run flows")
     for wrong_s in (-HOUR_S, HOUR_S, 0):
         clockmaker.set(wrong_s)
         before = clockmaker.count(State.VERIFIED)
@@ -125,10 +125,9 @@ def test_a_host_clock_that_is_set_back_and_forward_under_way_is_not_noticed(
             clockmaker.write(f"at {wrong_s} {number}")
         clockmaker.site.until(
             lambda n=before: clockmaker.count(State.VERIFIED) >= n + 10,
-            60,
             "the run goes on",  # type: ignore[misc]
         )
-    clockmaker.site.until(clockmaker.site.complete, 60, "the run complete")
+    clockmaker.site.until(clockmaker.site.complete, "the run complete")
     clockmaker.demand_untroubled()
 
 
@@ -139,7 +138,7 @@ def test_files_whose_times_are_an_hour_off_settle_like_others(clockmaker: Clockm
         os.utime(path, (at_s, at_s))
     clockmaker.start("worker")
     clockmaker.start("agent")
-    clockmaker.site.until(clockmaker.site.complete, 60, "the run complete")
+    clockmaker.site.until(clockmaker.site.complete, "the run complete")
     clockmaker.demand_untroubled()
 
 
@@ -147,12 +146,12 @@ def test_a_file_that_is_written_with_its_old_time_is_noticed(clockmaker: Clockma
     """A copy that restores the time of change: the ctime tells, before it settles and after."""
     clockmaker.start("agent")
     path = clockmaker.write("a", b"first")
-    clockmaker.site.until(lambda: clockmaker.count(State.ELIGIBLE) == 1, 60, "the file settled")
+    clockmaker.site.until(lambda: clockmaker.count(State.ELIGIBLE) == 1, "the file settled")
     before = path.stat()
     path.write_bytes(b"other")
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     clockmaker.start("worker")
-    clockmaker.site.until(clockmaker.site.complete, 60, "the run complete")
+    clockmaker.site.until(clockmaker.site.complete, "the run complete")
     body = clockmaker.site.body(clockmaker.site.client(), clockmaker.site.layout.raw(RUN.file("a")))
     assert body == b"other"
     record = clockmaker.site.ledger.find_record(RUN.file("a"))

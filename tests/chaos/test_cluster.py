@@ -25,7 +25,6 @@ from tests.waiting import eventually
 RUN = RunKey("scope", "run {1}")
 ACT = Act(actor="ada@lab", reason="the share is moved", what="hold")
 PRINT = Fingerprint(1, 1, 1, 1)
-FAILOVER_S = 90
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +35,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def ledger(cluster: Cluster) -> RedisLedger:
-    eventually(cluster.is_whole, FAILOVER_S)
+    eventually(cluster.is_whole)
     cluster.holder().ask("FLUSHALL")
     return open_ledger(LedgerSettings(url=cluster.url))
 
@@ -97,7 +96,7 @@ def test_a_ledger_goes_on_with_what_it_held_when_its_node_dies(
     assert holder.ask("WAIT", 1, 10_000) == 1  # the replica has it
     holder.kill()
     try:
-        eventually(lambda: comes_back(ledger, "b"), FAILOVER_S)
+        eventually(lambda: comes_back(ledger, "b"))
         assert cluster.holder() is heir
         assert all(ledger.find_records(RUN, ["a", "b"]))
     finally:
@@ -108,8 +107,8 @@ def test_a_primary_that_is_one_no_longer_is_left(cluster: Cluster, ledger: Redis
     ledger.discover(RUN, [("a", PRINT)])
     heir = cluster.replica()
     heir.ask("CLUSTER FAILOVER")
-    eventually(lambda: heir.ask("ROLE")[0] == b"master", FAILOVER_S)
-    eventually(lambda: comes_back(ledger, "b"), FAILOVER_S)  # over the connection that it had
+    eventually(lambda: heir.ask("ROLE")[0] == b"master")
+    eventually(lambda: comes_back(ledger, "b"))  # over the connection that it had
     assert all(ledger.find_records(RUN, ["a", "b"]))
 
 
@@ -121,7 +120,7 @@ def test_a_node_without_its_cluster_is_refused_and_one_without_a_replica_is_name
     replica = cluster.replica()
     replica.kill()
     try:
-        eventually(lambda: role(cluster, cluster.url) is Verdict.WARNING, FAILOVER_S)
+        eventually(lambda: role(cluster, cluster.url) is Verdict.WARNING)
     finally:
         replica.start()
 

@@ -94,18 +94,16 @@ def test_a_file_that_kills_its_workers_is_a_dead_letter_and_all_else_goes_on(sit
     site.start("worker")
     site.start("agent")
     killer = Killer(site)
-    site.until(killer.is_done, 150, "the poison quarantined")
+    site.until(killer.is_done, "the poison quarantined")
 
     assert len(killer.killed) == 3
     assert record(site, POISON).lost == 3
-    site.until(lambda: counts(site, WELL)[State.VERIFIED] == FILES, 60, "the other run verified")
-    site.until(lambda: site.ledger.markers(WELL) == {1}, 60, "the other run complete")
-    site.until(
-        lambda: counts(site, ILL)[State.VERIFIED] == FILES - 1, 60, "its neighbours verified"
-    )
+    site.until(lambda: counts(site, WELL)[State.VERIFIED] == FILES, "the other run verified")
+    site.until(lambda: site.ledger.markers(WELL) == {1}, "the other run complete")
+    site.until(lambda: counts(site, ILL)[State.VERIFIED] == FILES - 1, "its neighbours verified")
     assert site.ledger.markers(ILL) == set()
 
-    site.until(lambda: reason(site, POISON) is not None, 30, "the bucket tells of it")
+    site.until(lambda: reason(site, POISON) is not None, "the bucket tells of it")
     told = reason(site, POISON)
     assert told is not None
     assert (told["status"], told["kind"], told["code"]) == ("dead", "worker_lost", "lease_expired")
@@ -139,7 +137,7 @@ def _give_up(site: Site) -> None:
         told = reason(site, POISON)
         return told is not None and told["status"] == "discarded"
 
-    site.until(is_told, 30, "the bucket tells that it was discarded")
+    site.until(is_told, "the bucket tells that it was discarded")
     told = reason(site, POISON)
     assert told is not None
     assert [act["reason"] for act in told["acts"]] == ["LIMS-7"]
@@ -155,7 +153,7 @@ def _change_what_was_verified(site: Site) -> None:
     changed = FileKey(WELL, "d/7.txt")
     raw = site.body(site.client(), site.layout.raw(changed))
     (site.roots["seq"] / WELL.run / changed.path).write_bytes(b"other bytes")
-    site.until(lambda: reason(site, changed) is not None, 60, "the bucket tells of the conflict")
+    site.until(lambda: reason(site, changed) is not None, "the bucket tells of the conflict")
     told = reason(site, changed)
     assert told is not None
     assert told["code"] == "changed_after_verified"

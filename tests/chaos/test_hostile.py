@@ -27,7 +27,7 @@ from ops.embedded import Valkey, free_ports
 from tests.fault_proxy import FaultProxy
 from tests.faults import Answer, rule
 from tests.site import Site, open_site
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 RUN = RunKey("scope", "movie 1")
 QUEUE = upload_queue("scope", Lane.SMALL)
@@ -114,9 +114,9 @@ def test_hostile_messages_are_refused_and_nothing_of_them_is_carried_out(
         site.broker.lpush(QUEUE, message)
     site.start("worker")
     # The last of the readable ones, and the one whose payload is a text.
-    site.until(lambda: len(site.ledger.dead_messages()) == len(readable) + 1, 60, "all buried")
+    site.until(lambda: len(site.ledger.dead_messages()) == len(readable) + 1, "all buried")
     site.start("agent")
-    site.until(site.complete, 60, "the run complete beside them")
+    site.until(site.complete, "the run complete beside them")
     assert not proof.exists()
     assert sum(map(len, site.ledger.dead_messages())) < MIB
     logs = b"".join(path.read_bytes() for path in site.folder.glob("*.log"))
@@ -170,7 +170,7 @@ def fetched(url: str) -> bytes:
     request = urllib.request.Request(url)
     credentials = base64.b64encode(f"ada:{SECRETS['flower']}".encode()).decode()
     request.add_header("Authorization", f"Basic {credentials}")
-    with urllib.request.urlopen(request, timeout=20) as answer:
+    with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
         content: bytes = answer.read()
         return content
 
@@ -214,12 +214,12 @@ def test_no_secret_is_in_logs_ledger_broker_flower_or_bucket(
             told = site.ledger.undelivered() and site.ledger.dead_messages()
             return bool(told) and (counts[State.VERIFIED], counts[State.QUARANTINED]) == (5, 1)
 
-        site.until(is_over, 90, "all files at rest, and an alert that waits")
+        site.until(is_over, "all files at rest, and an alert that waits")
         site.run("close", str(RUN), "--reason", "LIMS-7", "--yes")
-        site.until(lambda: bool(site.ledger.markers(RUN)), 60, "the run closed")
+        site.until(lambda: bool(site.ledger.markers(RUN)), "the run closed")
         proxy.script(rule(Answer(403, "InvalidAccessKeyId")))
         (run / "late.raw").write_bytes(b"late")
-        site.until(lambda: bool(site.ledger.conditions().breakers), 60, "an outage")
+        site.until(lambda: bool(site.ledger.conditions().breakers), "an outage")
         seen = {
             "status": site.run("status", "--json").stdout.encode(),
             "explain": site.run("explain", f"{RUN}/bad.raw").stdout.encode(),
@@ -238,7 +238,7 @@ def test_no_secret_is_in_logs_ledger_broker_flower_or_bucket(
         locked.kill()
         for program in ("worker", "agent"):
             (log,) = tmp_path.glob(f"*-{program}.log")
-            eventually(lambda log=log: b"did not answer" in log.read_bytes(), 40)  # type: ignore[misc]
+            eventually(lambda log=log: b"did not answer" in log.read_bytes())  # type: ignore[misc]
     for log in tmp_path.glob("*.log"):
         seen[log.name] = log.read_bytes()
     hidden = [*SECRETS.values(), os.environ["AWS_SECRET_ACCESS_KEY"]]

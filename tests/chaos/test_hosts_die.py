@@ -86,13 +86,13 @@ def test_hosts_that_are_killed_at_random_lose_nothing_and_send_nothing_twice(
         hosts = [start() for _ in range(HOSTS)]
         for number in range(1, KILLS + 1):
             due = dice.randrange(5, 15) + FILES * (number - 1) // (KILLS + 1)
-            site.until(lambda n=due: site.verified(RUN) >= n, 60, f"{due} files verified")  # type: ignore[misc]
+            site.until(lambda n=due: site.verified(RUN) >= n, f"{due} files verified")  # type: ignore[misc]
             host = hosts.pop(dice.randrange(len(hosts)))
             at_ms = time.time() * 1000
             for lease in held_by(site, kill_host(host)):
                 killed_ms.setdefault(lease, at_ms)
             hosts.append(start())
-        site.until(site.complete, 120, "the run complete")
+        site.until(site.complete, "the run complete")
         accepted = Counter(one.key for one in fault_proxy.asked(PUT) if 200 in one.upstream)
         place = (store.bucket, site.layout)
         assert wrong(site.ledger, site.client(), place, RUN, FILES, accepted) == {}

@@ -180,7 +180,7 @@ def test_a_run_goes_through_a_server_that_is_killed_again_and_again(
     with ThreadPoolExecutor(len(men)) as pool:
         futures = [pool.submit(man.ferry) for man in men]
         for verified in (0, 200, 400, 600, 800, 1000):
-            eventually(lambda n=verified: _verified(world) >= n, within_s=60)  # type: ignore[misc]
+            eventually(lambda n=verified: _verified(world) >= n)  # type: ignore[misc]
             before = sum(man.unanswered for man in men)
             server.kill()
             eventually(lambda n=before: sum(man.unanswered for man in men) > n)  # type: ignore[misc]

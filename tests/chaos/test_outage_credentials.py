@@ -145,16 +145,16 @@ def test_credentials_that_expire_in_mid_upload_and_are_renewed_resume_the_same_u
     proxy.script(rule(checked))
     site.start("worker")
     site.start("agent")
-    site.until(lambda: acknowledged(site) >= 3, 60, "three parts sent")
+    site.until(lambda: acknowledged(site) >= 3, "three parts sent")
     checked.expired.add("OLD")
-    site.until(lambda: is_held(site), 30, "held, and probed in vain")
+    site.until(lambda: is_held(site), "held, and probed in vain")
     plan = site.ledger.find_upload(LARGE)
     assert plan is not None
     assert acknowledged(site) < PARTS
     assert record(site).state is not State.QUARANTINED
 
     keys.write("NEW")
-    site.until(site.complete, 60, "the run complete")
+    site.until(site.complete, "the run complete")
 
     head = site.client().head_object(Bucket=site.store_settings.bucket, Key=site.layout.raw(LARGE))
     assert head["Metadata"]["labferry-attempt"] == plan.attempt_token
@@ -166,7 +166,7 @@ def test_credentials_that_expire_in_mid_upload_and_are_renewed_resume_the_same_u
     events = [note.event for note in site.ledger.history(LARGE)]
     assert set(events) <= {Event.HOLD}
     assert len(events) <= 1
-    site.until(lambda: len(told(site)) == 1, 20, "the alert delivered")
+    site.until(lambda: len(told(site)) == 1, "the alert delivered")
     assert str(told(site)[0]["text"]).startswith("credentials:")
 
 
@@ -182,7 +182,7 @@ def test_credentials_that_are_wrong_for_good_hold_everything_and_are_told_of_onc
         seen = breaker(site)
         return seen is not None and seen.probes >= 8
 
-    site.until(has_settled, 60, "eight probes in vain")
+    site.until(has_settled, "eight probes in vain")
     facts = site.ledger.find_facts(RUN)
     assert facts is not None
     waiting = facts.counts[State.HELD] + facts.counts[State.ELIGIBLE]
@@ -194,13 +194,13 @@ def test_credentials_that_are_wrong_for_good_hold_everything_and_are_told_of_onc
     assert proxy.count(key=f"{site.layout.prefix}/runs/*") == 0
 
     # A dead webhook keeps neither the command from its alert nor the sweep from its work.
-    site.until(lambda: len(told(site)) == 1, 20, "the alert delivered")
+    site.until(lambda: len(told(site)) == 1, "the alert delivered")
     assert "InvalidAccessKeyId" in str(told(site)[0]["text"])
-    site.until(lambda: bool(site.ledger.undelivered()), 20, "the webhook's failure on record")
+    site.until(lambda: bool(site.ledger.undelivered()), "the webhook's failure on record")
     (waits,) = site.ledger.undelivered()
     assert (waits.sink, waits.waiting) == ("webhook", 1)
     assert "ConnectionRefusedError" in waits.why
 
     keys.write("NEW")
-    site.until(site.complete, 60, "the run complete")
+    site.until(site.complete, "the run complete")
     assert len(told(site)) == 1

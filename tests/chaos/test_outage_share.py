@@ -20,6 +20,7 @@ from labferry.settings import StoreSettings
 from labferry.states import State
 from ops.embedded import Valkey
 from tests.site import Site, open_site
+from tests.waiting import PATIENCE_S
 
 SEQ, SCOPE = RunKey("seq", "run"), RunKey("scope", "run")
 OTHER_HOST = "host-b"
@@ -100,36 +101,36 @@ def test_a_share_that_is_away_on_one_host_is_left_to_the_other_and_taken_up_agai
     other = start_other(site, mount)
     site.start("agent")
     names = write(site, SEQ, "before")
-    site.until(lambda: are_verified(site, SEQ, names), 60, "the first files verified")
+    site.until(lambda: are_verified(site, SEQ, names), "the first files verified")
 
     mount.go_away()
-    site.until(lambda: bool(breakers(site)), 30, "the breaker of the share open")
+    site.until(lambda: bool(breakers(site)), "the breaker of the share open")
     names = [f for turn in range(10) for f in write(site, SEQ, f"during{turn}-")]
     scope = write(site, SCOPE, "scope", 200)
-    site.until(lambda: are_verified(site, SEQ, names), 60, "all verified by the first host")
+    site.until(lambda: are_verified(site, SEQ, names), "all verified by the first host")
     assert hosts(site, SEQ, names) != {OTHER_HOST}
     assert OTHER_HOST not in hosts(site, SEQ, names)
     (breaker,) = breakers(site)
     assert (breaker.name, breaker.phase) == (f"share:seq@{OTHER_HOST}", Phase.OPEN)
-    site.until(lambda: are_verified(site, SCOPE, scope), 60, "the other instrument's files")
+    site.until(lambda: are_verified(site, SCOPE, scope), "the other instrument's files")
 
     # While nobody but the second host is there, its messages wait: none is swallowed.
     first.send_signal(signal.SIGTERM)
-    assert first.wait(40) == 0
+    assert first.wait(PATIENCE_S) == 0
     names = write(site, SEQ, "waiting")
     scope = write(site, SCOPE, "more", 50)
-    site.until(lambda: are_verified(site, SCOPE, scope), 60, "the other instrument goes on")
+    site.until(lambda: are_verified(site, SCOPE, scope), "the other instrument goes on")
     queue = upload_queue("seq", Lane.SMALL)
-    site.until(lambda: site.broker.llen(queue) > 0, 30, "messages wait in the queue")
+    site.until(lambda: site.broker.llen(queue) > 0, "messages wait in the queue")
     found = [site.ledger.find_record(SEQ.file(name)) for name in names]
     assert max(one.token for one in found if one) <= 2, "they are not passed back and forth"
     assert sum(len(site.ledger.history(SEQ.file(name))) for name in names) == 0
 
     mount.come_back()
-    site.until(lambda: are_verified(site, SEQ, names), 60, "verified once the share is there")
+    site.until(lambda: are_verified(site, SEQ, names), "verified once the share is there")
     assert hosts(site, SEQ, names) == {OTHER_HOST}
-    site.until(lambda: all(b.phase is Phase.RAMP for b in breakers(site)), 30, "it closed")
+    site.until(lambda: all(b.phase is Phase.RAMP for b in breakers(site)), "it closed")
     (alert,) = site.ledger.alerts()
     assert alert.text.startswith(f"share:seq@{OTHER_HOST}: ")
     assert other.poll() is None
-    site.until(site.complete, 60, "both runs complete")
+    site.until(site.complete, "both runs complete")

@@ -98,22 +98,22 @@ def test_throttling_halves_what_two_workers_ask_for_together_and_it_recovers(
     for _ in range(2):
         site.start("worker", "--lane", "small")
     site.start("agent")
-    site.until(lambda: busy.most == 2 * THREADS, 60, "both workers at full width")
+    site.until(lambda: busy.most == 2 * THREADS, "both workers at full width")
 
     busy.refuses = True
-    site.until(lambda: bool(site.ledger.conditions().paces), 30, "the pace halved")
+    site.until(lambda: bool(site.ledger.conditions().paces), "the pace halved")
     busy.refuses = False
     (pace,) = site.ledger.conditions().paces
     assert pace.share <= 0.5
     before = verified(site)
-    site.until(lambda: verified(site) > before + 4 * 40, 30, "the bundles before it done")
+    site.until(lambda: verified(site) > before + 4 * 40, "the bundles before it done")
     busy.asked()
     began_s = time.monotonic()
-    site.until(lambda: time.monotonic() > began_s + 1, 5, "a second of it seen")
+    site.until(lambda: time.monotonic() > began_s + 1, "a second of it seen")
     slow = busy.asked()
     assert 1 <= slow <= 1.5 * THREADS
 
-    site.until(lambda: busy.asked() == 2 * THREADS, 60, "both workers at full width again")
+    site.until(lambda: busy.asked() == 2 * THREADS, "both workers at full width again")
     assert time.monotonic() - began_s < 6 * RECOVERY_S
     facts = site.ledger.find_facts(site.ledger.runs()[0])
     assert facts is not None

@@ -256,7 +256,7 @@ def test_under_chaos_every_file_is_verified_once_and_the_run_has_one_marker(
         nothing_is_a_dead_letter(site)
         return site.complete()
 
-    site.until(complete, 600, "the run complete under chaos")
+    site.until(complete, "the run complete under chaos")
     log = list(proxy.log)
     proxy.script()
 

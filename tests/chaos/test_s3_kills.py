@@ -114,7 +114,7 @@ def test_a_worker_killed_before_or_after_any_call_leaves_one_good_object_a_file_
         site.ledger._server.client.delete(f"labferry:leader:complete:{RUN}")
         return site.complete()
 
-    site.until(complete, 300, "the run complete in spite of all kills")
+    site.until(complete, "the run complete in spite of all kills")
     kills = fault_proxy.asked(fault="Kill")
     sent = Counter((one.key, one.part) for one in fault_proxy.asked(PART_PUT))
     fault_proxy.script()

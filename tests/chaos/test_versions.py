@@ -19,6 +19,7 @@ from labferry.states import State
 from ops.embedded import Valkey, free_ports
 from tests.services import LEDGER_DATABASE
 from tests.site import Site, open_site
+from tests.waiting import PATIENCE_S
 
 FIRST, SECOND = RunKey("scope", "run 1"), RunKey("scope", "run 2")
 FILES = 12
@@ -87,7 +88,7 @@ def is_complete(site: Site, run: RunKey) -> bool:
 
 def whole(site: Site, run: RunKey) -> None:
     """Demand each file verified once, with nothing held against it, and one marker."""
-    site.until(lambda: is_complete(site, run), 90, f"{run} complete")
+    site.until(lambda: is_complete(site, run), f"{run} complete")
     records = dict(site.ledger.records(run))
     assert len(records) == FILES
     assert {one.state for one in records.values()} == {State.VERIFIED}
@@ -107,7 +108,7 @@ def test_two_versions_side_by_side_tolerate_what_either_adds(site: Site) -> None
     write_run(site, SECOND)
     whole(site, SECOND)
     present.send_signal(signal.SIGTERM)
-    assert present.wait(60) == 0
+    assert present.wait(PATIENCE_S) == 0
     assert site.ledger.dead_messages() == []
 
 
@@ -117,7 +118,7 @@ def test_a_message_of_the_next_number_is_refused_and_its_files_wait_for_a_newer_
     start_newer(site, NEXT_NUMBER, "agent")
     start_newer(site, NEXT_NUMBER, "sweep")
     present = site.start("worker", "--lane", "small", "--no-sweep")
-    site.until(lambda: len(site.ledger.dead_messages()) > 0, 60, "a message refused")
+    site.until(lambda: len(site.ledger.dead_messages()) > 0, "a message refused")
     kept = json.loads(site.ledger.dead_messages()[0])
     assert kept["payload"]["version"] == 2
     assert "its version is 2, and this worker reads 1" in kept["why"]
@@ -125,7 +126,7 @@ def test_a_message_of_the_next_number_is_refused_and_its_files_wait_for_a_newer_
     assert states == {State.ELIGIBLE}, "refused, and not lost"
     start_newer(site, NEXT_NUMBER, "worker", "--lane", "small", "--no-sweep")
     present.send_signal(signal.SIGTERM)
-    assert present.wait(60) == 0
+    assert present.wait(PATIENCE_S) == 0
     whole(site, FIRST)
 
 
@@ -133,7 +134,7 @@ def test_no_program_starts_on_a_ledger_of_another_format(site: Site, valkey: Val
     with redis.Redis.from_url(valkey.url(LEDGER_DATABASE)) as client:
         client.set(FORMAT_KEY, "2")
         for command in ("worker", "agent", "sweep", "monitor"):
-            done = site.run(command, timeout_s=60)
+            done = site.run(command)
             assert done.returncode == REFUSED, done.stderr
             assert "records are of format 2" in done.stderr
             assert "Use the version that wrote them, on all hosts" in done.stderr

@@ -18,6 +18,7 @@ from labferry.settings import Settings, StoreSettings, load_settings
 from labferry.states import State
 from ops.embedded import Valkey
 from tests.site import Site, open_site
+from tests.waiting import PATIENCE_S
 
 RUN = RunKey("scope", "movie 1")
 LARGE = FileKey(RUN, "stack.raw")
@@ -56,7 +57,7 @@ def acknowledged(site: Site) -> int:
 
 
 def in_mid_upload(site: Site) -> None:
-    site.until(lambda: acknowledged(site) >= 3, 60, "three parts of the large file sent")
+    site.until(lambda: acknowledged(site) >= 3, "three parts of the large file sent")
     assert record(site).state is State.UPLOADING
 
 
@@ -70,7 +71,7 @@ def uploading_child(worker: subprocess.Popen[bytes], site: Site) -> psutil.Proce
 
 def whole(site: Site) -> None:
     """Demand one good object, one marker, no open upload."""
-    site.until(site.complete, 90, "the run complete")
+    site.until(site.complete, "the run complete")
     client = site.client()
     source = (site.roots["scope"] / RUN.run / LARGE.path).read_bytes()
     assert site.body(client, site.layout.raw(LARGE)) == source
@@ -106,7 +107,7 @@ def test_a_killed_worker_takes_its_processes_along_and_another_one_finishes(site
 
     worker.send_signal(signal.SIGKILL)
 
-    _, alive = psutil.wait_procs(below, timeout=30)
+    _, alive = psutil.wait_procs(below, timeout=PATIENCE_S)
     assert alive == []
     site.start("worker")
     whole(site)
@@ -137,7 +138,7 @@ def test_messages_nobody_can_decode_are_kept_and_the_worker_goes_on(
     app.send_task("labferry.no_such_task", args=[1], queue=queue)
     site.broker.lpush(queue, b"{ not json")
     site.start("worker")
-    site.until(lambda: len(site.ledger.dead_messages()) == len(UNREADABLE), 30, "all buried")
+    site.until(lambda: len(site.ledger.dead_messages()) == len(UNREADABLE), "all buried")
     kept = [json.loads(one) for one in site.ledger.dead_messages()]
     assert [one["payload"] for one in kept] == UNREADABLE
     site.start("agent")
@@ -150,7 +151,7 @@ def test_the_same_wake_up_published_many_times_uploads_once(
 ) -> None:
     site.start("agent")
     queue = upload_queue("scope", Lane.LARGE)
-    site.until(lambda: site.broker.llen(queue) == 1, 60, "the large file queued")
+    site.until(lambda: site.broker.llen(queue) == 1, "the large file queued")
     [message] = site.broker.lrange(queue, 0, -1)
     for _ in range(4):
         site.broker.lpush(queue, message)

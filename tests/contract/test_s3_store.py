@@ -14,6 +14,7 @@ from labferry.s3.checksum import crc64nvme
 from labferry.s3.probe import prove
 from labferry.s3.store import S3Store, open_store
 from labferry.settings import StoreSettings
+from tests.waiting import PATIENCE_S
 
 CALLS = {
     "find_object": lambda store: store.find_object("k"),
@@ -113,7 +114,7 @@ def test_a_fork_neither_hangs_nor_shares_connections(
     done = subprocess.run(
         [sys.executable, "-c", FORKS, prefix, endpoint, used_before],
         env=dict(os.environ),
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0

@@ -19,6 +19,7 @@ from labferry.s3 import wire as wires
 from labferry.s3.store import open_store
 from labferry.s3.wire import Wire
 from labferry.settings import StoreSettings
+from tests.waiting import PATIENCE_S
 
 STORED = b'HTTP/1.1 200 OK\r\nETag: "e"\r\nContent-Length: 0\r\n\r\n'
 BUSY = b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"
@@ -150,7 +151,7 @@ def test_connections_that_nobody_needs_any_more_are_closed(
         with pytest.raises(StopIteration):
             while True:
                 next(request)
-    assert all(gone.acquire(timeout=10) for _ in requests)
+    assert all(gone.acquire(timeout=PATIENCE_S) for _ in requests)
 
 
 # -- hosts

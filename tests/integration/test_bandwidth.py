@@ -16,6 +16,7 @@ from ops.cli import run_command
 from tests.dock import MIB, Dock
 from tests.ledger_world import ACT
 from tests.memory_store import MemoryStore
+from tests.waiting import PATIENCE_S
 
 RATE = 8_000_000
 READERS = 3
@@ -27,7 +28,9 @@ def test_several_processes_keep_to_a_limit_together(ledger_url: str) -> None:
     size = RATE  # each of them could read that in a second, alone
     command = [sys.executable, "-m", "tests.limited_reader", ledger_url, str(READERS), str(size)]
     readers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(READERS)]
-    times = [list(map(int, reader.communicate(timeout=60)[0].split())) for reader in readers]
+    times = [
+        list(map(int, reader.communicate(timeout=PATIENCE_S)[0].split())) for reader in readers
+    ]
     took_s = (max(end for _, end in times) - min(begin for begin, _ in times)) / 1000
     assert took_s >= READERS * 0.85, "together they were faster than the limit"
     assert took_s < READERS * 3, "they waited for more than the limit asks"

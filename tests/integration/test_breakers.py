@@ -19,7 +19,7 @@ from labferry.settings import StoreSettings
 from labferry.states import Event, State
 from tests.dock import MIB, RUN, Dock
 from tests.memory_store import Breaking, MemoryStore
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 PART = 5 * MIB
 LONG_S = 600.0
@@ -492,7 +492,7 @@ def test_threads_that_are_throttled_end_and_the_others_go_on(dock: Dock) -> None
         def put_fast(self, key: str, body: bytes, attempt_token: str) -> str:
             if threading.get_ident() not in begun:
                 begun.add(threading.get_ident())
-                together.wait(20)
+                together.wait(PATIENCE_S)
             time.sleep(0.002)  # so that whoever is there gets some
             etag = super().put_fast(key, body, attempt_token)
             workers.add(threading.get_ident())

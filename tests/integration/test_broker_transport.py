@@ -4,6 +4,7 @@ import redis
 from kombu import Connection, Consumer, Exchange, Message, Queue
 
 from labferry.broker_transport import guard_transports
+from tests.waiting import PATIENCE_S
 
 QUEUE = Queue("taken", Exchange(""), routing_key="taken")
 
@@ -22,7 +23,7 @@ def test_a_message_that_was_handed_out_leaves_nothing_and_takes_no_place(broker_
             producer.publish(body, routing_key=QUEUE.name, declare=[QUEUE])
         with Consumer(channel, [QUEUE], on_message=taken.append):
             for settle in (Message.ack, Message.reject, Message.requeue):
-                connection.drain_events(timeout=30)
+                connection.drain_events(timeout=PATIENCE_S)
                 assert channel.qos.can_consume()
                 before = server.info("commandstats")
                 settle(taken[-1])

@@ -19,6 +19,7 @@ from labferry.settings_trouble import BreakerSettings
 from labferry.states import Event, State
 from labferry.tallies import Tally, What
 from tests.integration.test_sweep import RUN, Site, names
+from tests.waiting import PATIENCE_S
 from workers.turns import tell_turns
 
 WHOLE = 16
@@ -141,7 +142,7 @@ def test_a_ramp_never_passes_its_window_and_becomes_whole(site: Site, *, claims:
 
 
 def after(site: Site, condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < deadline
         site.sweep.tick()

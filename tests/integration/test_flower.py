@@ -22,6 +22,7 @@ from tests.faults import Answer, rule
 from tests.services import BROKER_DATABASE, LEDGER_DATABASE, credentials
 from tests.site import Site, open_site
 from tests.trace_sink import TraceSink
+from tests.waiting import PATIENCE_S
 
 PASSWORD = "ada:lovelace"
 NAMES = ["Übersicht 100% #1?.tif", "refused.czi", "slow.czi"]
@@ -40,7 +41,7 @@ class Flower:
         request = urllib.request.Request(self._url + path)
         coded = base64.b64encode(PASSWORD.encode()).decode()
         request.add_header("Authorization", f"Basic {coded}")
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
             text: str = answer.read().decode()
             return text
 
@@ -122,7 +123,7 @@ def emptied(valkey: Valkey, database: int) -> None:
 
 
 def within(site: Site, condition: Callable[[], bool], what: str) -> None:
-    site.until(condition, 180, what)
+    site.until(condition, what)
 
 
 def test_a_task_is_shown_under_its_files_readable_name(site: tuple[Site, Flower]) -> None:
@@ -178,7 +179,7 @@ def test_workers_are_seen_to_come_and_to_go(site: tuple[Site, Flower]) -> None:
     (name,) = set(flower.workers()) - before
     assert flower.workers()[name]["status"] is True
     second.send_signal(signal.SIGTERM)
-    second.wait(60)
+    second.wait(PATIENCE_S)
     within(opened, lambda: flower.workers()[name]["status"] is False, "it was seen to go")
     assert all(flower.workers()[one]["status"] for one in before)
 

@@ -20,7 +20,7 @@ from ops.embedded import Valkey, free_ports
 from tests.ledger_world import RUN, World, server_world
 from tests.services import LEDGER_DATABASE
 from tests.site import open_site
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 OPS = Path(__file__).parents[2] / "ops"
 RULES: Any = yaml.safe_load((OPS / "prometheus" / "labferry.rules.yml").read_text("utf-8"))
@@ -70,7 +70,7 @@ def exposed(
         page = urllib.request.urlopen(f"http://127.0.0.1:{port}/").read().decode()
         assert str(RUN) in page
         process.send_signal(signal.SIGTERM)
-        process.wait(10)
+        process.wait(PATIENCE_S)
         yield series(text[-1])
 
 

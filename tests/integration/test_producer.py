@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,6 +28,7 @@ from labferry.wakeup_port import Wakeups
 from producer.agent import Agent
 from producer.report import Condition, InstrumentReport, RunReport
 from tests.recorded_wakeups import RecordedWakeups
+from tests.waiting import PATIENCE_S, eventually
 
 RUN = RunKey("inst", "run1")
 
@@ -119,7 +120,7 @@ def lab(tmp_path: Path, ledger_url: str) -> Lab:
 def once(agent: Agent) -> InstrumentReport:
     """Make a pass, at least the shortest settle window after the one before."""
     began_s = time.monotonic()
-    until(lambda: time.monotonic() - began_s > 0.002)
+    eventually(lambda: time.monotonic() - began_s > 0.002)
     report = agent.make_pass(lambda: False)
     assert report.condition not in {Condition.FAILED, Condition.STOPPED}, report.why
     assert not report.failed
@@ -129,13 +130,6 @@ def once(agent: Agent) -> InstrumentReport:
 def run_report(report: InstrumentReport, run: RunKey = RUN) -> RunReport:
     (found,) = [one for one in report.runs if one.run == str(run)]
     return found
-
-
-def until(condition: Callable[[], bool], within_s: float = 10) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to that"
-        time.sleep(0.01)
 
 
 # -- discover, settle, publish
@@ -186,7 +180,7 @@ def test_a_large_file_rests_longer_where_the_profile_says_so(lab: Lab) -> None:
         large.truncate(1024**3)
     agent = lab.agent(settle_s_per_gib=3600)
     once(agent)
-    until(lambda: lab.ledger.now_ms() > lab.record("small").changed_ms + 5)
+    eventually(lambda: lab.ledger.now_ms() > lab.record("small").changed_ms + 5)
     once(agent)
     assert lab.state("small") is State.ELIGIBLE
     assert lab.state("large") is State.DISCOVERED
@@ -619,7 +613,7 @@ def test_a_run_is_sealed_when_everything_is_settled_and_quiet(lab: Lab) -> None:
     agent = lab.agent(quiet_s=0.5)
     once(agent)
     assert run_report(once(agent)).state == RunState.OPEN
-    until(lambda: run_report(once(agent)).state == RunState.SEALED)
+    eventually(lambda: run_report(once(agent)).state == RunState.SEALED)
     facts = lab.facts()
     assert facts.sealed_ms - facts.changed_ms >= 500
 
@@ -652,7 +646,7 @@ def test_a_marker_that_overtakes_the_data_does_not_end_the_run(lab: Lab) -> None
         deadline = time.monotonic() + 0.2
         while time.monotonic() < deadline:
             assert run_report(once(agent)).state == RunState.OPEN
-    until(lambda: run_report(once(agent)).state == RunState.SEALED)
+    eventually(lambda: run_report(once(agent)).state == RunState.SEALED)
     assert lab.counts() == {State.ELIGIBLE: 4, State.DISCOVERED: 1}
 
 
@@ -670,7 +664,7 @@ def test_a_run_that_never_ends_is_stale_told_once_and_goes_on_when_it_ends_after
     agent = lab.agent(marker="done", stale_s=0.05)
     once(agent)
     once(agent)
-    until(lambda: lab.ledger.now_ms() - lab.facts().changed_ms > 50)
+    eventually(lambda: lab.ledger.now_ms() - lab.facts().changed_ms > 50)
     for _ in range(2):
         assert run_report(once(agent)).state == RunState.STALE
     (alert,) = lab.ledger.alerts()
@@ -679,7 +673,7 @@ def test_a_run_that_never_ends_is_stale_told_once_and_goes_on_when_it_ends_after
     assert lab.facts().sent == 1  # what is at rest goes up all the same
     lab.write("done")
     once(agent)
-    until(lambda: run_report(once(agent)).state == RunState.SEALED)
+    eventually(lambda: run_report(once(agent)).state == RunState.SEALED)
 
 
 def test_a_file_that_may_change_is_a_new_edition_and_others_are_not(lab: Lab) -> None:
@@ -833,7 +827,7 @@ def test_messages_are_published_to_a_real_broker(lab: Lab, broker_url: str) -> N
     once(agent)
     assert once(agent).published == 1
     with app.connection_for_read() as connection:
-        message = connection.SimpleQueue("upload.inst.small").get(timeout=5)
+        message = connection.SimpleQueue("upload.inst.small").get(timeout=PATIENCE_S)
         message.ack()
     assert message.payload[0][0]["paths"] == ["a"]
     app.close()
@@ -859,8 +853,8 @@ def test_two_agents_on_one_root_do_no_harm(lab: Lab) -> None:
         whole = lab.root.parent / "whole"
         whole.write_bytes(b"x" * number)
         whole.rename(lab.root / f"run1/{number}")
-    until(lambda: run_state(lab.facts()) is RunState.SEALED)
-    until(lambda: len(lab.wakeups.bundles) >= 400)
+    eventually(lambda: run_state(lab.facts()) is RunState.SEALED)
+    eventually(lambda: len(lab.wakeups.bundles) >= 400)
     stop.set()
     for thread in threads:
         thread.join()

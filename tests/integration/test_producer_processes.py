@@ -6,8 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from labferry.passes import Watch, watch_of
 from labferry.settings import LedgerSettings
 from labferry.states import State
 from ops.embedded import Valkey
+from tests.waiting import PATIENCE_S, eventually
 
 RUN = RunKey("inst", "run1")
 MIB = 1024 * 1024
@@ -65,7 +65,7 @@ class Lab:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=PATIENCE_S,
         )
 
     def start(self) -> subprocess.Popen[str]:
@@ -92,13 +92,6 @@ def lab(tmp_path: Path, ledger_url: str, broker_url: str) -> Iterator[Lab]:
         if process.poll() is None:
             process.kill()
         process.communicate()
-
-
-def until(condition: Callable[[], bool], within_s: float = 20) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to that"
-        time.sleep(0.02)
 
 
 def test_one_pass_prints_what_it_found(lab: Lab) -> None:
@@ -179,11 +172,11 @@ def test_a_broker_that_does_not_answer_is_unavailable_and_the_pass_is_on_record(
 def test_an_agent_goes_on_until_it_is_told_to_end(lab: Lab, number: signal.Signals) -> None:
     agent = lab.start()
     lab.write("a")
-    until(lambda: lab.state() is RunState.SEALED)
+    eventually(lambda: lab.state() is RunState.SEALED)
     lab.write("b")
-    until(lambda: lab.count(State.ELIGIBLE) == 2)
+    eventually(lambda: lab.count(State.ELIGIBLE) == 2)
     agent.send_signal(number)
-    assert agent.wait(timeout=3) == 0
+    assert agent.wait(timeout=PATIENCE_S) == 0
     # It said by when it looks again; then its silence says that nobody does.
     passes = lab.ledger.passes()
     assert watch_of(passes, passes[0].instrument, passes[0].due_ms)[0] is Watch.WATCHED
@@ -198,10 +191,10 @@ def test_two_agent_processes_on_one_root_do_no_harm(lab: Lab) -> None:
     agents = [lab.start(), lab.start()]
     for number in range(300, 600):
         lab.write(f"{number % 5}/{number}")
-    until(lambda: lab.state() is RunState.SEALED and lab.count(State.ELIGIBLE) == 600)
+    eventually(lambda: lab.state() is RunState.SEALED and lab.count(State.ELIGIBLE) == 600)
     for agent in agents:
         agent.terminate()
-    logs = [agent.communicate(timeout=5)[1] for agent in agents]
+    logs = [agent.communicate(timeout=PATIENCE_S)[1] for agent in agents]
     assert not any("Traceback" in log or "failed" in log for log in logs)
     facts = lab.ledger.find_facts(RUN)
     assert facts is not None
@@ -212,10 +205,10 @@ def test_an_agent_that_is_killed_in_mid_scan_is_followed_by_another(lab: Lab) ->
     for number in range(3000):
         lab.write(f"{number % 5}/{number}")
     first = lab.start()
-    until(lambda: lab.count(State.DISCOVERED) + lab.count(State.ELIGIBLE) > 0)
+    eventually(lambda: lab.count(State.DISCOVERED) + lab.count(State.ELIGIBLE) > 0)
     first.kill()
     lab.start()
-    until(lambda: lab.state() is RunState.SEALED)
+    eventually(lambda: lab.state() is RunState.SEALED)
     assert lab.count(State.ELIGIBLE) == 3000
 
 
@@ -225,23 +218,23 @@ def test_an_agent_outlives_an_outage_of_the_ledger(tmp_path: Path, broker_url: s
         agent = lab.start()
         try:
             lab.write("a")
-            until(lambda: lab.state() is RunState.SEALED)
+            eventually(lambda: lab.state() is RunState.SEALED)
             server.kill()
             lab.write("b")
             assert agent.stderr is not None
             assert any("ledger unavailable" in line for line in agent.stderr)
             server.start()
-            until(lambda: lab.count(State.ELIGIBLE) == 2)
+            eventually(lambda: lab.count(State.ELIGIBLE) == 2)
             assert agent.poll() is None
         finally:
             agent.terminate()
-            agent.communicate(timeout=5)
+            agent.communicate(timeout=PATIENCE_S)
 
 
 def peak_bytes(lab: Lab) -> int:
     """Return the peak of memory of one pass."""
     command = [sys.executable, "-c", MEASURED, *lab.command("--once", "--json")[3:]]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_S)
     return int(done.stdout.split()[-1]) * 1024
 
 

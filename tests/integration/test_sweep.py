@@ -33,6 +33,7 @@ from labferry.settings import (
 )
 from labferry.states import Event, State
 from tests.recorded_wakeups import RecordedWakeups
+from tests.waiting import PATIENCE_S
 from workers.sweep import Sweep
 
 RUN = RunKey("seq", "r1")
@@ -97,8 +98,8 @@ class Site:
             steps = [Step(path=one.path, token=one.token, evidence=PROOF) for one in claims]
             self.ledger.move(bundle.run, Event.VERIFY, steps)
 
-    def tick_until(self, condition: Callable[[], bool], within_s: float = 10) -> None:
-        deadline = time.monotonic() + within_s
+    def tick_until(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + PATIENCE_S
         while not condition():
             assert time.monotonic() < deadline, "the sweep did not get there"
             self.sweep.tick()

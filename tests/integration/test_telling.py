@@ -36,6 +36,7 @@ from labferry.settings import BrokerSettings, LedgerSettings, RetrySettings, Set
 from labferry.settings_events import EventSettings
 from tests.alert_server import AlertServer
 from tests.manual_clock import ManualClock
+from tests.waiting import PATIENCE_S
 from workers.telling import Teller, Tidier, event_rounds
 
 RUN, OTHER = RunKey("seq", "r 1"), RunKey("seq", "r2")
@@ -108,7 +109,7 @@ def teller(
 
 
 def rounds(one: Teller, until: Callable[[], bool], clock: ManualClock | None = None) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     while not until():
         assert time.monotonic() < deadline
         one.round()

@@ -15,7 +15,7 @@ from labferry.clock import SystemClock
 from labferry.environment import child_environment
 from ops.interrupts import Interrupts
 from ops.processes import BACKOFF_S, HURRY_S, Children, Program
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 LINGER = """
 import pathlib, signal, sys, time
@@ -189,4 +189,4 @@ def test_children_end_when_their_parent_is_killed(tmp_path: Path) -> None:
         parent.kill()
         parent.wait()
     eventually(lambda: said(tmp_path) == "ready\nasked\n")
-    child.wait(10)
+    child.wait(PATIENCE_S)

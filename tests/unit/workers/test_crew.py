@@ -8,7 +8,7 @@ from collections import deque
 import pytest
 
 from labferry.clock import SystemClock
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 from workers.crew import ByteGate, Crew
 
 
@@ -102,7 +102,7 @@ def test_a_gate_lets_in_what_fits_and_the_rest_later() -> None:
     thread.start()
     assert not inside.wait(0.05)
     gate.leave(6)
-    assert inside.wait(10)
+    assert inside.wait(PATIENCE_S)
     thread.join()
 
 

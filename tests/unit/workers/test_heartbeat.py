@@ -12,7 +12,7 @@ from labferry.records import Claim, FileRecord, Fingerprint, Outcome, Step
 from labferry.settings import LedgerSettings
 from labferry.states import Event, State
 from tests.manual_clock import ManualClock
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 from workers.heartbeat import Heartbeat, Lease, Stopping
 
 RUN = RunKey("scope", "r1")
@@ -163,7 +163,7 @@ def test_the_thread_goes_on_when_the_ledger_is_away_for_a_while() -> None:
     ledger.on_renew = tried.set
     beating = heartbeat(ledger, ManualClock(), "a", interval_s=0.01)
     beating.start()
-    assert tried.wait(10)
+    assert tried.wait(PATIENCE_S)
     ledger.is_away = False
     eventually(lambda: ledger.asked)
     beating.close()

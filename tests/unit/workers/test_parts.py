@@ -15,7 +15,7 @@ from labferry.identity import RunKey
 from labferry.records import Fingerprint, Part, Upload
 from tests.manual_clock import ManualClock
 from tests.unit.workers.test_heartbeat import claim
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 from workers import parts
 from workers.attempt import Attempt
 from workers.crew import ByteGate
@@ -60,7 +60,7 @@ class Store:
         if number == 2:
             self.refused.set()
             raise StoreError(operation="UploadPart", key=key, code="InternalError", status=500)
-        assert self.refused.wait(10)
+        assert self.refused.wait(PATIENCE_S)
         return "etag"
 
 

@@ -17,7 +17,7 @@ from labferry.settings_trouble import BreakerSettings
 from tests.manual_clock import ManualClock
 from tests.memory_ledger import MemoryLedger
 from tests.memory_store import Breaking
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 from workers.gate import Gate
 from workers.shares import HANGS_S, CeleryNode, ShareWatch
 
@@ -64,7 +64,7 @@ class World:
 
     def look(self, root: Path) -> None:
         if root in self.hanging:
-            self.go_on.wait(20)
+            self.go_on.wait(PATIENCE_S)
         if root in self.away:
             raise ShareUnavailable(path=str(root), why="the root is empty")
 
