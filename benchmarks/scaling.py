@@ -233,7 +233,7 @@ def _verified(lab: Lab, run: RunKey) -> int:
 
 def _is_complete(lab: Lab, run: RunKey) -> bool:
     facts = lab.ledger.find_facts(run)
-    return facts is not None and facts.completed == facts.generation
+    return facts is not None and facts.is_over
 
 
 def _until(condition: Callable[[], bool], what: str) -> None:

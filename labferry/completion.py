@@ -17,7 +17,7 @@ class RunState(StrEnum):
     CLOSED = "closed"  # a person ended it: its marker says what is missing
 
 
-#: Its newest generation has a marker.
+#: States of a run that is over: its newest generation has a marker.
 OVER = frozenset({RunState.COMPLETE, RunState.CLOSED})
 
 
@@ -38,7 +38,7 @@ _MOVING = (State.ELIGIBLE, State.UPLOADING, State.UPLOADED, State.FAILED, State.
 
 def run_state(facts: RunFacts) -> RunState:
     """Return where the run's newest generation is."""
-    if facts.completed == facts.generation:
+    if facts.is_over:
         return RunState.CLOSED if is_lacking(facts) else RunState.COMPLETE
     if not facts.sealed_ms:
         rests_s = (facts.now_ms - facts.changed_ms) / 1000
@@ -63,8 +63,8 @@ def may_put_away(facts: RunFacts) -> bool:
     What was given up may be sent in again: its records are taken back for that.
     """
     at_rest = facts.counts[State.VERIFIED] + facts.counts[State.SKIPPED] + _given_up(facts)
-    is_over = facts.completed == facts.generation and facts.archive is None
-    return is_over and at_rest == sum(facts.counts.values()) and not facts.sent + facts.reasons_due
+    is_here = facts.is_over and facts.archive is None
+    return is_here and at_rest == sum(facts.counts.values()) and not facts.sent + facts.reasons_due
 
 
 def next_step(facts: RunFacts) -> NextStep:
@@ -72,7 +72,7 @@ def next_step(facts: RunFacts) -> NextStep:
     moving = any(facts.counts[state] for state in _MOVING) or facts.sent
     if facts.hold is not None:
         return NextStep.WAIT
-    if run_state(facts) in OVER:
+    if facts.is_over:
         busy = moving or facts.counts[State.DISCOVERED] or facts.reasons_due
         return NextStep.WAIT if busy else NextStep.RETIRE
     if run_state(facts) is not RunState.SEALED or any(facts.counts[state] for state in _MOVING):

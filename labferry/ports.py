@@ -124,6 +124,11 @@ class Ledger(
         """Return the run's counts and dates, or None for a run never seen."""
         ...
 
+    def facts_of(self, runs: Sequence[RunKey]) -> list[RunFacts]:
+        """Return the counts and dates of many runs, in their order, without runs never seen: not
+        all as of one instant, but in a round trip for hundreds."""
+        ...
+
     def take(
         self, run: RunKey, lane: Lane, *, bundles: int, max_files: int, max_bytes: int
     ) -> list[Bundle]:

@@ -246,6 +246,11 @@ class RunFacts:
     sight: str = ""
     archive: Archive | None = None
 
+    @property
+    def is_over(self) -> bool:
+        """Whether its newest generation has a marker."""
+        return self.completed == self.generation
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:

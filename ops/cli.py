@@ -223,10 +223,15 @@ def status(
     run: Annotated[
         str | None, typer.Argument(metavar="[RUN]", help="INSTRUMENT/RUN, else all.")
     ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also all old runs that are over, as --json does.")
+    ] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Follow it; Ctrl-C ends.")] = False,
     json: Json = False,
 ) -> None:
     """Show instruments and runs: what is done, and what is not.
+
+    Of the runs that are over and wait for nobody the newest 50 are shown.
 
     With RUN and --watch it ends when nothing of the run moves any more by itself: exit 0 when it is
     complete, 3 when something in it waits for a person.
@@ -235,7 +240,10 @@ def status(
 
     if watch and json:
         raise typer.BadParameter("--watch is for people; ask for --json again and again instead")
-    raise typer.Exit(show_status(load(config, "status"), run, watch=watch, as_json=json))
+    found = show_status(
+        load(config, "status"), run, everything=everything, watch=watch, as_json=json
+    )
+    raise typer.Exit(found)
 
 
 app.command("explain", rich_help_panel=LOOK)(explain_file)

@@ -11,7 +11,7 @@ from itertools import islice
 
 from labferry.audit import Act
 from labferry.clock import SystemClock
-from labferry.completion import OVER, run_state
+from labferry.completion import run_state
 from labferry.errors import Refused
 from labferry.ports import Ledger
 from labferry.records import FileRecord, Note, RunFacts, Step
@@ -70,7 +70,7 @@ class Closing:
         return Exit.DONE
 
     def _demand_open(self, facts: RunFacts) -> None:
-        if run_state(facts) in OVER:
+        if facts.is_over:
             raise Refused(
                 what=str(self._run),
                 why=f"it is {run_state(facts)}",

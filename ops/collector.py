@@ -6,7 +6,7 @@ and none has anything to lose.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from threading import Lock
 
 from prometheus_client.metrics_core import Metric
@@ -52,7 +52,7 @@ class LedgerCollector(Collector):
 
     def _look(self) -> Found:
         ledger, tallies = self._ledger, self._ledger.tallies()
-        active = [facts for run in ledger.active_runs() if (facts := self._facts(run))]
+        active = self._facts(ledger.active_runs())
         return Found(
             standings=tuple(read_standings(ledger, active, self._settings.instruments, tallies)),
             run_states=self._run_states(active),
@@ -65,16 +65,15 @@ class LedgerCollector(Collector):
             rules=self._rules,
         )
 
-    def _facts(self, run: RunKey) -> RunFacts | None:
-        facts = self._ledger.find_facts(run)
-        return self._rules.seen(facts) if facts else None
+    def _facts(self, runs: Sequence[RunKey]) -> list[RunFacts]:
+        return [self._rules.seen(facts) for facts in self._ledger.facts_of(runs)]
 
     def _run_states(self, active: Iterable[RunFacts]) -> Mapping[tuple[str, RunState], int]:
         """Count all runs by state; a retired run keeps its state and is read once."""
         states = {facts.run: run_state(facts) for facts in active}
-        for run in self._ledger.runs():
-            if run in states:
-                self._retired.pop(run, None)
-            elif run not in self._retired and (facts := self._facts(run)):
-                self._retired[run] = run_state(facts)
+        for run in states:
+            self._retired.pop(run, None)
+        known = states.keys() | self._retired.keys()
+        for facts in self._facts([run for run in self._ledger.runs() if run not in known]):
+            self._retired[facts.run] = run_state(facts)
         return Counter((run.instrument, one) for run, one in (self._retired | states).items())

@@ -14,7 +14,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from labferry.clock import SystemClock
-from labferry.completion import OVER, run_state
 from labferry.editions import edition, object_key
 from labferry.identity import MARKER_NAMES, Layout, RunKey
 from labferry.inventory import Differences, compare, fact_line, sorted_lines
@@ -167,7 +166,7 @@ class Comparison:
 
     def _look_for_sources(self, drift: Drift, folder: Path) -> None:
         facts = self._ledger.find_facts(drift.run)
-        is_over = facts is not None and run_state(facts) in OVER
+        is_over = facts is not None and facts.is_over
         needed = sorted_lines(self._needed(drift.run, is_over=is_over), folder, "needed")
         root = self._roots.get(drift.run.instrument)
         if root is None or not _is_here(root):

@@ -12,12 +12,16 @@ from labferry.ports import Ledger
 from labferry.records import RunFacts
 from labferry.settings import Settings
 from labferry.settings_watching import MonitorSettings
+from labferry.states import State
 from labferry.throttle import share_of
 from ops.causes import Cause, causes_of
 from ops.condition import Around, Condition, condition_of
 from ops.standing import Standing, read_standings
 from ops.troubles import breakers_before
 from ops.watching import Watched
+
+#: Runs shown that are over and need nobody; a facility has thousands.
+QUIET_SHOWN = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,12 +84,21 @@ def rules_of(settings: Settings) -> Rules:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
     """What `labferry status` shows; `causes` are of the runs that have dead letters, `waiting` says
-    why runs are not done."""
+    why runs are not done, `left_out` counts runs on record that are not among these."""
 
     instruments: tuple[InstrumentStatus, ...]
     runs: tuple[RunFacts, ...]
     causes: Mapping[RunKey, tuple[Cause, ...]] = field(default_factory=dict)
     waiting: Mapping[str, Waiting] = field(default_factory=dict)
+    left_out: int = 0
+
+    def newest(self) -> "Overview":
+        """Return it without runs that are over, need nobody and are not among the newest such."""
+        quiet = [one for one in self.runs if one.is_over and not _needs_somebody(one)]
+        quiet.sort(key=lambda one: one.finished_ms)
+        old = {one.run for one in quiet[:-QUIET_SHOWN]}
+        runs = tuple(one for one in self.runs if one.run not in old)
+        return replace(self, runs=runs, left_out=len(old))
 
     def to_json(self) -> dict[str, object]:
         """Return the object of `labferry status --json`."""
@@ -112,8 +125,7 @@ def read_overview(
         facts = [find_run(ledger, read_run_key(run))]
         instruments = ()
     else:
-        found = map(ledger.find_facts, ledger.runs())
-        facts = [one for one in found if one is not None]
+        facts = ledger.facts_of(ledger.runs())
     rules = rules or Rules()
     facts = [rules.seen(one) for one in facts]
     conditions = ledger.conditions()
@@ -144,6 +156,13 @@ def find_run(ledger: Ledger, run: RunKey) -> RunFacts:
     if facts is None:
         raise NotFound(what=f"the run {run}", step="`labferry status` lists the runs on record.")
     return facts
+
+
+def _needs_somebody(facts: RunFacts) -> bool:
+    """Whether a run that is over is held, or has files that are not at their end."""
+    ended = facts.counts[State.VERIFIED] + facts.counts[State.SKIPPED]
+    at_end = ended + facts.counts[State.DISCARDED]
+    return facts.hold is not None or at_end != sum(facts.counts.values())
 
 
 def _instrument_status(

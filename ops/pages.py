@@ -49,7 +49,7 @@ _WELL = frozenset({"idle", "complete", "verified"})
 def status_page(ledger: Ledger, settings: Settings, pacers: Pacers, now_s: float) -> Page:
     """Return what `labferry status --watch` shows."""
     rules = rules_of(settings)
-    overview = read_overview(ledger, settings.instruments, None, rules)
+    overview = read_overview(ledger, settings.instruments, None, rules).newest()
     troubles = read_troubles(ledger, rules.recovery_ms)
     paces = pacers.observe(ledger, overview.runs, now_s)
     moving = [(facts, pace) for facts, pace in paces if unfinished(facts)]
@@ -59,9 +59,16 @@ def status_page(ledger: Ledger, settings: Settings, pacers: Pacers, now_s: float
         *_table("Instruments|Condition|Runs:n|To go:n", map(_instrument, overview.instruments)),
         *_section("On their way", _runs(moving, overview.waiting)),
         *_section("At rest", _runs(resting, overview.waiting)),
+        *_left_out(overview.left_out),
         _FORM,
     ]
     return _page("labferry", body, refresh_s=REFRESH_S)
+
+
+def _left_out(count: int) -> list[str]:
+    return [f"<p>{count:,} older runs are over; `labferry status --all` has them.</p>"] * bool(
+        count
+    )
 
 
 def run_page(ledger: Ledger, settings: Settings, key: str) -> Page:

@@ -81,6 +81,8 @@ def _listed(overview: Overview) -> Iterator[RenderableType]:
     if overview.runs:
         yield _runs(overview)
         yield Text()
+    if overview.left_out:
+        yield Text(f"{overview.left_out:,} older runs are over; --all shows them.\n", style="dim")
 
 
 def to_go_words(status: InstrumentStatus) -> str:

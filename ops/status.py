@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -27,25 +28,31 @@ WATCH_S = 1.0
 Shower = Callable[[Overview, list[tuple[RunFacts, Pace]]], None]
 
 
-def show_status(settings: Settings, run: str | None, *, watch: bool, as_json: bool) -> Exit:
+def show_status(
+    settings: Settings, run: str | None, *, everything: bool, watch: bool, as_json: bool
+) -> Exit:
     """Print the status and return the exit code.
 
-    With `watch`, follow it: until Ctrl-C, or one run until nothing of it moves by itself; then the
-    code says whether it is complete.
+    Without `everything`, people are shown the newest only of the runs that are over. With `watch`,
+    follow it: until Ctrl-C, or one run until nothing of it moves by itself; then the code says
+    whether it is complete.
 
     Raises: LedgerUnavailable, NotFound, SettingsError.
     """
     ledger = open_ledger(settings.ledger)
     console = terminal()
-    overview = read_overview(ledger, settings.instruments, run, rules_of(settings))
+    read = partial(read_overview, ledger, settings.instruments, run, rules_of(settings))
     if watch and not as_json:
-        return _Watch(ledger, settings, run, console).follow()
+        shown = read if everything else lambda: read().newest()
+        return _Watch(ledger, settings, run, console, shown).follow()
+    overview = read()
     troubles = _troubles(ledger, settings, overview, run)
     if as_json:
         print(json.dumps(overview.to_json() | troubles.to_json(), ensure_ascii=False))
     else:
-        shown = [troubles_view(troubles), overview_view(overview), *_states(overview, run)]
-        console.print(*shown, alerts_view(troubles), sep="")
+        view = overview_view(overview if everything else overview.newest())
+        states = _states(overview, run)
+        console.print(troubles_view(troubles), view, *states, alerts_view(troubles), sep="")
     return Exit.DONE
 
 
@@ -53,12 +60,18 @@ class _Watch:
     """`labferry status --watch`."""
 
     def __init__(
-        self, ledger: Ledger, settings: Settings, run: str | None, console: Console
+        self,
+        ledger: Ledger,
+        settings: Settings,
+        run: str | None,
+        console: Console,
+        read: Callable[[], Overview],
     ) -> None:
         self._ledger = ledger
         self._settings = settings
         self._run = run
         self._console = console
+        self._read = read
         self._clock = SystemClock()
         self._pacers = Pacers()
         self._said: dict[str, str] = {}
@@ -83,9 +96,7 @@ class _Watch:
 
     def _each(self, show: Shower) -> Exit:
         while True:
-            overview = read_overview(
-                self._ledger, self._settings.instruments, self._run, rules_of(self._settings)
-            )
+            overview = self._read()
             show(overview, self._pacers.observe(self._ledger, overview.runs, self._clock.mono_s()))
             if self._run is not None and not any(map(unfinished, overview.runs)):
                 whole = all(run_state(facts) is RunState.COMPLETE for facts in overview.runs)

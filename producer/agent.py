@@ -230,8 +230,7 @@ class Agent:
 
     def _publish(self, report: InstrumentReport) -> InstrumentReport:
         """Publish what the instrument's window has room for."""
-        facts = [self._ledger.find_facts(run) for run in self._active_runs()]
-        runs = [one for one in facts if one is not None]
+        runs = self._ledger.facts_of(self._active_runs())
         try:
             published = top_up(self._ledger, self._wakeups, runs, self._settings)
         except BrokerUnavailable as error:

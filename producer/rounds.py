@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from labferry.completion import OVER, run_state
+from labferry.completion import OVER
 from labferry.identity import RunKey
 from labferry.ports import Clock, Ledger
 from labferry.records import RunFacts
@@ -60,7 +60,7 @@ class Rounds:
         report, looked_s = survey(), self._clock.mono_s()
         if report.state in OVER and not report.wants_records and not _deeds(report):
             after = self._ledger.find_facts(folder.run)
-            if after is not None and run_state(after) in OVER:
+            if after is not None and after.is_over:
                 self._resting[folder.run] = _Resting(report, after.moves, times, looked_s, looked_s)
         return report
 

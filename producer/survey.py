@@ -52,7 +52,7 @@ def survey(  # noqa: PLR0913  ports, and what they are about
         return _look_over(rules, folder, before, stopping)
     recorder = _recorder(ledger, rules, folder, before, looks)
     started_ms = ledger.now_ms()
-    sight = Sight() if before is not None and run_state(before) in OVER else None
+    sight = Sight() if before is not None and before.is_over else None
     tally = _scan(rules, folder, recorder, started_ms, stopping, sight)
     if rules.profile.next_file:
         looks.note(folder.run, started_ms, recorder.recorded.appeared)

@@ -318,6 +318,9 @@ class MemoryLedger(
         self._active.pop(run, None)
         self._finished[run] = self.clock_ms
 
+    def facts_of(self, runs: Sequence[RunKey]) -> list[RunFacts]:
+        return [facts for run in runs if (facts := self.find_facts(run))]
+
     @atomic
     def find_facts(self, run: RunKey) -> RunFacts | None:
         data = self.data.get(run)

@@ -159,7 +159,7 @@ def left_over(lab: Lab) -> dict[str, Any]:
         "moving": {path: one.state for path, one in records.items() if one.state not in AT_REST},
         "dead": lab.dead(),
         "uploads": sorted(upload.key for upload in lab.store.uploads.values()),
-        "unmarked": facts.completed != facts.generation,
+        "unmarked": not facts.is_over,
         "untold": facts.reasons_due,
     }
     return {what: one for what, one in found.items() if one}

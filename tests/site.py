@@ -116,7 +116,7 @@ class Site:
     def complete(self) -> bool:
         """Whether every run on record has its marker, and there is one."""
         facts = [self.ledger.find_facts(run) for run in self.ledger.runs()]
-        return bool(facts) and all(one and one.completed == one.generation for one in facts)
+        return bool(facts) and all(one and one.is_over for one in facts)
 
     def verified(self, run: RunKey) -> int:
         """Return how many files of a run are verified by now."""

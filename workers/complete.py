@@ -67,7 +67,7 @@ class Completer:
         """
         facts = self._ledger.find_facts(run)
         if facts is None or next_step(facts) is not NextStep.COMPLETE:
-            return facts is not None and facts.completed == facts.generation
+            return facts is not None and facts.is_over
         lock = self._ledger.leadership(f"complete:{run}", keep_s=_LOCK_S)
         if not lock.keep():
             return False

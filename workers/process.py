@@ -273,8 +273,7 @@ class WorkerProcess:
 
     def _runs_of(self, instrument: str) -> Sequence[RunFacts]:
         runs = [run for run in self.ledger.active_runs() if run.instrument == instrument]
-        found = [self.ledger.find_facts(run) for run in runs]
-        return [facts for facts in found if facts is not None]
+        return self.ledger.facts_of(runs)
 
 
 def _of_parts(settings: Settings) -> Concurrency:

@@ -27,10 +27,9 @@ class Reminders:
         if self._clock.mono_s() < self._next_s:
             return
         self._next_s = self._clock.mono_s() + self._pause_s
-        for run in self._ledger.runs():
-            facts = self._ledger.find_facts(run)
-            if facts and facts.counts[State.QUARANTINED]:
-                self._remind(run, facts.counts[State.QUARANTINED], facts.now_ms)
+        for facts in self._ledger.facts_of(self._ledger.runs()):
+            if dead := facts.counts[State.QUARANTINED]:
+                self._remind(facts.run, dead, facts.now_ms)
 
     def _remind(self, run: RunKey, count: int, now_ms: int) -> None:
         oldest_ms = min((one.since_ms for one in self._ledger.dead_files(run)), default=now_ms)

@@ -1,6 +1,6 @@
 """Which runs are there, how far are they, and which are complete?"""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from labferry.identity import RunKey
@@ -19,6 +19,8 @@ from labferry.states import State
 _COUNT_OF = {state: f"n:{state.wire}".encode() for state in State}
 _BYTES_OF = {state: f"b:{state.wire}".encode() for state in State}
 _LANE_LETTERS = tuple(pack_lane(lane).decode() for lane in Lane)
+#: Runs read in one round trip.
+_FACTS_AT_ONCE = 500
 #: States that are not in a manifest, or not yet known to be.
 _UNLISTED = letters([State.SKIPPED, State.DISCOVERED, State.DISCARDED])
 
@@ -43,46 +45,33 @@ class Runs(Outboxes):
 
     def find_facts(self, run: RunKey) -> RunFacts | None:
         """Return the run's counts and dates."""
-        keys = RunKeys(run)
+        return next(iter(self.facts_of([run])), None)
+
+    def facts_of(self, runs: Sequence[RunKey]) -> list[RunFacts]:
+        """Return the counts and dates of many runs."""
+        batches = (runs[i : i + _FACTS_AT_ONCE] for i in range(0, len(runs), _FACTS_AT_ONCE))
+        return [facts for batch in batches for facts in self._read_facts(batch)]
+
+    def _read_facts(self, runs: Sequence[RunKey]) -> Iterator[RunFacts]:
+        """Yield what is known of runs, all of them asked for in one round trip."""
 
         def fill(pipe: Any) -> None:
             pipe.time()
-            pipe.hgetall(keys.meta)
-            pipe.zcard(keys.sent)
-            pipe.zcard(keys.reasons)
-            pipe.hmget(HOLDS, names_of_hold(run))
-            for letter in _LANE_LETTERS:
-                pipe.llen(keys.ready + letter)
+            for run in runs:
+                keys = RunKeys(run)
+                pipe.hgetall(keys.meta)
+                pipe.zcard(keys.sent)
+                pipe.zcard(keys.reasons)
+                pipe.hmget(HOLDS, names_of_hold(run))
+                for letter in _LANE_LETTERS:
+                    pipe.llen(keys.ready + letter)
 
-        now, meta, sent, reasons, holds, *ready = self._server.pipeline(fill)
-        if not meta:
-            return None
-
-        def number(field: bytes) -> int:
-            return int(meta.get(field, 0))
-
-        return RunFacts(
-            run=run,
-            generation=number(b"generation"),
-            opened_ms=number(b"opened"),
-            changed_ms=number(b"changed"),
-            sealed_ms=number(b"sealed"),
-            completed=number(b"completed"),
-            marker=meta.get(b"marker", b"").decode(),
-            counts={state: number(field) for state, field in _COUNT_OF.items()},
-            sizes={state: number(field) for state, field in _BYTES_OF.items()},
-            ready=dict(zip(Lane, ready, strict=True)),
-            sent=sent,
-            reasons_due=reasons,
-            hold=first_word(holds),
-            closed=unpack_word(meta.get(b"closed")),
-            unfinished=b"unfinished" in meta,
-            finished_ms=number(b"finished"),
-            moves=number(b"moves"),
-            sight=meta.get(b"sight", b"").decode(),
-            archive=unpack_archive(meta.get(b"archive")),
-            now_ms=to_ms(now),
-        )
+        now, *replies = self._server.pipeline(fill)
+        count = len(replies) // len(runs)
+        for i, run in enumerate(runs):
+            meta, *others = replies[i * count : (i + 1) * count]
+            if meta:
+                yield _facts(run, to_ms(now), meta, others)
 
     def seal(self, run: RunKey, last: Sequence[str], file_count: int) -> bool:
         """Freeze a run of which all files are settled."""
@@ -118,6 +107,38 @@ class Runs(Outboxes):
         key = RunKeys(run).markers
         members = self._server.ask(self._server.client.smembers, key)
         return {int(member) for member in members}
+
+
+def _facts(
+    run: RunKey, now_ms: int, meta: Mapping[bytes, bytes], others: Sequence[Any]
+) -> RunFacts:
+    sent, reasons, holds, *ready = others
+
+    def number(field: bytes) -> int:
+        return int(meta.get(field, 0))
+
+    return RunFacts(
+        run=run,
+        generation=number(b"generation"),
+        opened_ms=number(b"opened"),
+        changed_ms=number(b"changed"),
+        sealed_ms=number(b"sealed"),
+        completed=number(b"completed"),
+        marker=meta.get(b"marker", b"").decode(),
+        counts={state: number(field) for state, field in _COUNT_OF.items()},
+        sizes={state: number(field) for state, field in _BYTES_OF.items()},
+        ready=dict(zip(Lane, ready, strict=True)),
+        sent=sent,
+        reasons_due=reasons,
+        hold=first_word(holds),
+        closed=unpack_word(meta.get(b"closed")),
+        unfinished=b"unfinished" in meta,
+        finished_ms=number(b"finished"),
+        moves=number(b"moves"),
+        sight=meta.get(b"sight", b"").decode(),
+        archive=unpack_archive(meta.get(b"archive")),
+        now_ms=now_ms,
+    )
 
 
 def _sorted(members: Iterable[bytes]) -> list[RunKey]:

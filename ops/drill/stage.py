@@ -117,7 +117,7 @@ class Stage:
     def is_complete(self, run: RunKey) -> bool:
         """Whether a run's newest generation has its marker on record."""
         facts = self.facts(run)
-        return facts is not None and facts.completed == facts.generation
+        return facts is not None and facts.is_over
 
     def is_whole(self, run: RunKey) -> bool:
         """Whether the bucket alone proves a run, as `labferry verify` does."""

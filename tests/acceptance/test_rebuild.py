@@ -41,7 +41,7 @@ def documents(site: Site) -> dict[str, tuple[str, Any]]:
 
 def completed(site: Site, run: RunKey, generation: int) -> bool:
     facts = site.ledger.find_facts(run)
-    return facts is not None and facts.completed == facts.generation == generation
+    return facts is not None and facts.is_over and facts.generation == generation
 
 
 def test_after_the_ledger_was_lost_nothing_is_sent_twice_and_no_marker_is_rewritten(

@@ -74,7 +74,7 @@ class Lab:
 
     def complete(self, run: RunKey) -> bool:
         facts = self.site.ledger.find_facts(run)
-        return facts is not None and facts.completed == facts.generation
+        return facts is not None and facts.is_over
 
     def ends_whole(self, run: RunKey) -> None:
         """Demand every file, as it is at the source, one marker, nothing lost or left."""

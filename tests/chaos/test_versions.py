@@ -83,7 +83,7 @@ def start_newer(site: Site, code: str, *command: str) -> None:
 
 def is_complete(site: Site, run: RunKey) -> bool:
     facts = site.ledger.find_facts(run)
-    return facts is not None and facts.completed == facts.generation
+    return facts is not None and facts.is_over
 
 
 def whole(site: Site, run: RunKey) -> None:

@@ -1,5 +1,7 @@
 """Does every ledger seal, complete, reopen and retire runs as the port says?"""
 
+from dataclasses import replace
+
 import pytest
 
 from labferry.identity import RunKey
@@ -60,6 +62,19 @@ def test_a_run_of_settled_files_is_sealed_once(world: World) -> None:
 def test_a_run_never_seen_is_not_sealed(world: World) -> None:
     assert not world.ledger.seal(RUN, [], 0)
     assert world.ledger.find_facts(RUN) is None
+
+
+def test_many_runs_are_read_at_a_time(world: World) -> None:
+    runs = [RunKey("NovaSeq1", f"run {number}") for number in range(1234)]
+    for run in runs[:-1]:
+        world.discover("a", run=run)
+    world.settle("a", "b", run=runs[7])
+    known = world.ledger.facts_of([*reversed(runs), runs[0]])
+    assert [facts.run for facts in known] == [*reversed(runs[:-1]), runs[0]]
+    assert {sum(facts.counts.values()) for facts in known} == {1, 2}
+    (seventh,) = [facts for facts in known if facts.run == runs[7]]
+    assert replace(seventh, now_ms=0) == replace(world.facts(runs[7]), now_ms=0)
+    assert world.ledger.facts_of([]) == []
 
 
 def test_a_file_that_is_not_settled_prevents_the_seal(world: World) -> None:

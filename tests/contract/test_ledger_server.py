@@ -66,6 +66,7 @@ CALLS: dict[str, Callable[[Ledger], object]] = {
     "active_runs": lambda ledger: ledger.active_runs(),
     "retire": lambda ledger: ledger.retire(RUN),
     "find_facts": lambda ledger: ledger.find_facts(RUN),
+    "facts_of": lambda ledger: ledger.facts_of([RUN]),
     "take": lambda ledger: ledger.take(RUN, Lane.SMALL, bundles=1, max_files=1, max_bytes=1),
     "take_due": lambda ledger: ledger.take_due(RUN, 1),
     "take_unclaimed": lambda ledger: ledger.take_unclaimed(RUN, 1),

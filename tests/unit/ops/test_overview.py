@@ -22,7 +22,7 @@ from labferry.turns import Turn, rank_of
 from labferry.word import Word
 from ops.causes import LOOKED_AT
 from ops.condition import Condition
-from ops.overview import Rules, read_overview
+from ops.overview import QUIET_SHOWN, Rules, read_overview
 from ops.run_view import overview_view
 from tests.unit.labferry.records_by_hand import record
 from tests.unit.ops.run_facts import run_facts
@@ -74,6 +74,9 @@ class Known:
 
     def find_facts(self, run: RunKey) -> RunFacts | None:
         return self._facts.get(run)
+
+    def facts_of(self, runs: Sequence[RunKey]) -> list[RunFacts]:
+        return [self._facts[run] for run in runs]
 
     def dead_files(self, run: RunKey, *, notes: int) -> list[DeadFile]:
         """Return 12 dead letters, two causes, when any is counted."""
@@ -321,3 +324,23 @@ def test_a_share_that_fills_says_when_it_is_full_and_that_its_files_go_first() -
     text = " ".join(captured.get().split())
     assert "3.6 TB free on its share, 360.0 GB less each hour: full in 10.0 h" in text
     assert "its files go first" in text
+
+
+def finished(run: str, at_ms: int, **counts: int) -> RunFacts:
+    facts = run_facts(run, sealed_ms=1, completed=1, verified=1, **counts)
+    return replace(facts, finished_ms=at_ms)
+
+
+def test_of_the_runs_that_are_over_and_need_nobody_the_newest_alone_are_shown() -> None:
+    quiet = [finished(f"scope/{at_ms:04}", at_ms) for at_ms in range(QUIET_SHOWN + 7)]
+    held = replace(finished("scope/held", 0), hold=Word(actor="ada", reason="why", at_ms=1))
+    troubled = finished("scope/dead", 0, quarantined=1)
+    open_ = run_facts("scope/open", eligible=1)
+    overview = read_overview(Known(*quiet, held, troubled, open_), [], None)
+    newest = overview.newest()
+    assert newest.left_out == 7
+    assert {one.run for one in overview.runs} - {one.run for one in newest.runs} == {
+        RunKey("scope", f"{at_ms:04}") for at_ms in range(7)
+    }
+    assert newest.instruments == overview.instruments
+    assert read_overview(Known(*quiet[:3]), [], None).newest().left_out == 0

@@ -118,3 +118,9 @@ def test_of_one_run_each_state_that_occurs_has_its_line() -> None:
         ["verified", "1,200,000", "1.3", "TB"],
         ["held", "3", "3.1", "MB"],
     ]
+
+
+def test_what_is_left_out_is_told() -> None:
+    lines = shown(overview_view(replace(overview(), left_out=4950)))
+    assert "4,950 older runs are over; --all shows them." in lines
+    assert not any("--all" in line for line in shown(overview_view(overview())))
