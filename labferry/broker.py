@@ -5,6 +5,7 @@ Source of each value: research on Celery 5.7 over Redis, in docs/decisions/0002.
 """
 
 from collections.abc import Sequence
+from functools import cached_property
 
 from celery import Celery
 from celery.events import EventReceiver
@@ -73,11 +74,19 @@ _CONFIG = {
 }
 
 
+class _App(Celery):
+    """Celery's own, but for the worker, which no producer imports."""
+
+    @cached_property
+    def Worker(self) -> type:  # noqa: N802  Celery's name
+        return self.subclass_with_self("labferry.broker_worker:Worker")  # type: ignore[arg-type]
+
+
 def make_app(settings: Settings) -> Celery:
     """Return the Celery app; tasks are registered by workers.app, which no producer imports."""
     url, sentinels = celery_address(settings.broker.url)
     guard_transports()
-    app = Celery("labferry", broker=url, set_as_current=False)
+    app = _App("labferry", broker=url, set_as_current=False)
     app.conf.update(
         _CONFIG,
         broker_transport_options=_TRANSPORT | sentinels,

@@ -122,7 +122,6 @@ def test_an_upload_that_is_done_in_time_ends_before_the_worker_does(
         worker.send_signal(signal.SIGTERM)
         site.until(lambda: is_stopping(site), "the wish heard")
         site.until(lambda: is_verified(site), "the file verified")
-        worker.send_signal(signal.SIGTERM)  # Celery would sit the rest of its time out
         assert stopped(worker) == 0
         assert fault_proxy.count(PUT, f"*/{SMALL.path}") == 1
         assert site.ledger.history(SMALL) == []
