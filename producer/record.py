@@ -19,7 +19,7 @@ from labferry.source.tally import Names
 from labferry.states import MOVE_OF, Event, State
 from labferry.telemetry import emit, is_told
 from producer.next_run import NextFiles
-from producer.settle import Verdict, judge, judge_left_out, rested
+from producer.settle import MOVED_AS_THEY_ARE, Verdict, judge, judge_left_out, rested
 
 _EVENTS = {
     Verdict.CHANGE: Event.CHANGE,
@@ -151,7 +151,7 @@ class Recorder:
         new: list[tuple[str, Fingerprint]] = []
         steps: dict[Verdict, list[Step]] = defaultdict(list)
         waiting = 0
-        for file, known in zip(batch.files, seen, strict=False):
+        for file, known in _to_be_judged(batch.files, seen):
             path, found = file
             late = path in last
             moving = known is not None and known.state is State.DISCOVERED
@@ -223,6 +223,17 @@ class Recorder:
             return Step(path=path, fingerprint=known.fingerprint, lane=self._rules.lane(found.size))
         note = _source_note(verdict, found, known) if verdict is not Verdict.CHANGE else None
         return Step(path=path, fingerprint=found, note=note)
+
+
+def _to_be_judged(
+    files: Sequence[tuple[str, Fingerprint]], seen: Sequence[Seen | None]
+) -> list[tuple[tuple[str, Fingerprint], Seen | None]]:
+    """Leave out what is on record as it is: nearly all of a run that was looked at before."""
+    return [
+        (file, known)
+        for file, known in zip(files, seen, strict=False)
+        if known is None or known.fingerprint != file[1] or known.state in MOVED_AS_THEY_ARE
+    ]
 
 
 def _tell(run: RunKey, verdict: Verdict, paths: Iterable[str]) -> None:

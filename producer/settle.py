@@ -26,6 +26,10 @@ class Verdict(StrEnum):
     NOTHING = "nothing"  # on record as it is
 
 
+#: In any other state there is nothing to do for a file that is as it was on record.
+MOVED_AS_THEY_ARE = (State.DISCOVERED, State.SKIPPED)
+
+
 def judge(
     found: Fingerprint, seen: Seen | None, *, looked_ms: int, window_ms: int, last: bool = False
 ) -> Verdict:

@@ -5,12 +5,14 @@ compared with what a look has seen, not with what is on record: sources are clea
 that is gone is nothing to do.
 """
 
-from hashlib import blake2b
+import struct
+from hashlib import blake2s
 
 from labferry.source.scan import Batch
 
-_BYTES = 16
-_MOST = 1 << (8 * _BYTES)
+_MOST = 1 << 128
+#: Size, mtime and inode; no name holds the byte between it and them.
+_SEEN = struct.Struct("<xQqQ")
 
 
 class Sight:
@@ -22,16 +24,14 @@ class Sight:
 
     def add(self, batch: Batch) -> None:
         """Take a batch in. What is left out for good is not looked at; what cannot be read is."""
-        total = self._sum
-        for path, found in batch.files:
-            seen = b"%b\0%d %d %d" % (path.encode(), found.size, found.mtime_ns, found.inode)
-            total += int.from_bytes(blake2b(seen, digest_size=_BYTES).digest())
-        for name in (
-            *(one.path for one in batch.left_out if one.refused),
-            *(one.path for one in batch.unreadable),
-        ):
-            total += int.from_bytes(blake2b(name.encode(), digest_size=_BYTES).digest())
-        self._sum = total % _MOST
+        seen = [
+            path.encode() + _SEEN.pack(size, mtime_ns, inode)
+            for path, (size, mtime_ns, inode, _) in batch.files
+        ]
+        seen += [one.path.encode() for one in batch.left_out if one.refused]
+        seen += [one.path.encode() for one in batch.unreadable]
+        self._sum += sum([int.from_bytes(blake2s(one).digest()) for one in seen])
+        self._sum %= _MOST
         self._is_whole = self._is_whole and not batch.vanished
 
     @property

@@ -33,12 +33,14 @@ BATCH_ENTRIES = 1000
 
 #: Bytes of a character, at most: what is short by this measure needs no closer look.
 _WIDEST = 4
-_TYPE = 0o170000  # stat.S_IFMT without a call a file
+_TYPE, _REGULAR = 0o170000, stat.S_IFREG  # stat.S_ISREG without a call a file
 #: Characters of a path that its stand-in begins with: with its digest they fit one segment.
 _STAND_IN = 50
 
 #: What it means when a path that was listed is not there.
 GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
+#: What `encode_path` encodes at the end of a name.
+_HIDDEN = ("*.uploads", "*.versions")
 _NOT_REGULAR = {
     stat.S_IFLNK: ("symlink", "a symbolic link; links are not followed"),
     stat.S_IFIFO: ("not_regular", "a FIFO, not a regular file"),
@@ -106,7 +108,7 @@ class _Scan:
         # One question a name; which list it is on is asked only of a name that is on one.
         #: What a fingerprint is made of.
         self._seen = fingerprint_by(profile)
-        odd = (*profile.litter, *profile.temporary)
+        odd = (*profile.litter, *profile.temporary, *_HIDDEN)
         self._odd = NamePatterns(odd)
         lasts = [one for one in (profile.marker, *profile.last) if one]
         self._odd_at = {
@@ -136,15 +138,17 @@ class _Scan:
         with os.scandir(self._folders.open(source)) as entries:
             for entry in entries:
                 name = entry.name
-                if not (name.isascii() and name.isprintable()) or "%" in name or "\\" in name:
+                if name.isascii() and name.isprintable() and "%" not in name and "\\" not in name:
+                    folded.append(hash(name.lower()))
+                else:
                     name = encode_path(os.fsencode(name))
-                folded.append(hash(name.lower() if name.isascii() else fold(name)))
+                    folded.append(hash(fold(name)))
                 try:
                     found = entry.stat(follow_symlinks=False)
                 except OSError as error:
                     self._failed(prefix + name, error)
                 else:
-                    regular = found.st_mode & _TYPE == stat.S_IFREG
+                    regular = found.st_mode & _TYPE == _REGULAR
                     if regular and len(name) <= short and not odd(name):
                         files.append((prefix + name, seen(found)))
                     else:
@@ -247,7 +251,8 @@ def fingerprint_by(profile: Profile) -> Callable[[os.stat_result], Fingerprint]:
 
 
 def _fingerprint(found: os.stat_result) -> Fingerprint:
-    return Fingerprint(found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns)
+    seen = (found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns)
+    return tuple.__new__(Fingerprint, seen)  # as Fingerprint(*seen), without a call a file
 
 
 def _without_inode(found: os.stat_result) -> Fingerprint:

@@ -73,7 +73,7 @@ class Tally:
         """Count a batch in."""
         refused = sum(entry.refused for entry in batch.left_out)
         self.files += len(batch.files) + refused
-        self.size += sum(found.size for _, found in batch.files)
+        self.size += sum([found.size for _, found in batch.files])
         self.last += batch.last
         self.markers += [path for path in batch.last if self._profile.is_marker(path)]
         self.left_out.add(f"{one.path}: {one.message}" for one in batch.left_out if not one.refused)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from labferry.records import Fingerprint, Seen
 from labferry.states import AT_REST, MOVE_OF, Event, State, advance
-from producer.settle import Verdict, judge, judge_left_out
+from producer.settle import MOVED_AS_THEY_ARE, Verdict, judge, judge_left_out
 
 FILE = Fingerprint(size=10, mtime_ns=1_000, inode=7, ctime_ns=1_000)
 WINDOW_MS = 60_000
@@ -68,7 +68,7 @@ def test_a_changed_file_is_judged_by_where_it_is(
     assert verdict(seen(state, before)) is expected
 
 
-@pytest.mark.parametrize("state", sorted(set(State) - {State.DISCOVERED, State.SKIPPED}))
+@pytest.mark.parametrize("state", sorted(set(State) - set(MOVED_AS_THEY_ARE)))
 def test_a_known_file_that_is_as_it_was_leads_to_nothing(state: State) -> None:
     assert verdict(seen(state)) is Verdict.NOTHING
 

@@ -52,6 +52,13 @@ def test_every_name_comes_back_byte_for_byte(tmp_path: Path, name: bytes) -> Non
         check_path(path)
 
 
+@pytest.mark.parametrize("ending", [".uploads", ".versions"])
+def test_a_name_that_servers_hide_is_encoded(tmp_path: Path, ending: str) -> None:
+    folder = make_tree(tmp_path, f"a{ending}", f"b{ending}/c", f"d{ending}.txt")
+    hidden = ending.replace(".", "%2E")
+    assert paths(scanned(folder)) == [f"a{hidden}", f"b{hidden}/c", f"d{ending}.txt"]
+
+
 def test_no_batch_is_larger_than_promised(tmp_path: Path) -> None:
     names = [f"{n % 7}/{n}" for n in range(2500)]
     folder = make_tree(tmp_path, *names, *(f"tmp/{n}.tmp" for n in range(30)))
