@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from labferry import __version__
-from ops.arguments import Config, Json, load
+from ops.arguments import Config, DryRun, Json, load
 from ops.consume_commands import consume_events
 from ops.dead_letter_commands import dead_letters_app
 from ops.exits import Exit, end_with_code
@@ -154,6 +154,7 @@ def scan(
     instrument: Annotated[
         str | None, typer.Option("--instrument", metavar="NAME", help="Only this one.")
     ] = None,
+    dry_run: DryRun = False,
     json: Json = False,
 ) -> None:
     """Look once: record what is there, queue what is at rest."""
@@ -161,6 +162,7 @@ def scan(
 
     options = ["--once"]
     options += ["--instrument", instrument] if instrument else []
+    options += ["--dry-run"] if dry_run else []
     options += ["--json"] if json else []
     become(config, "producer", *options)
 

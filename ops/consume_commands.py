@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from labferry.errors import SettingsError
-from ops.arguments import Config, Json, load
+from ops.arguments import Config, DryRun, Json, Reason, load
 
 if TYPE_CHECKING:
+    from labferry.inbox import Inbox
     from labferry.settings import Settings
 
 _INBOX = "labferry-inbox.sqlite3"
@@ -94,41 +95,62 @@ def consume_events(
     list_all: ListAll = False,
     done: Done = None,  # type: ignore[valid-type]
     again: Again = None,  # type: ignore[valid-type]
+    reason: Reason = None,
+    dry_run: DryRun = False,
     config: Config = None,
     json: Json = False,
 ) -> None:
     """Run a command once for each generation of a run that is complete.
 
     What came is kept in the inbox: the same is worked on once, also by consumers that share it.
+    A command that fails is tried again; of one whose consumer died a person decides.
 
     The event is on the command's standard input. Fields for its arguments: {run} {instrument}
     {generation} {bucket} {manifest} {marker} {id} {event} {name}.
-
-    A command that fails is tried again; of one whose consumer died a person decides.
     """
     from labferry.inbox import open_inbox
     from labferry.retry import Budget
     from ops import consume
-    from ops.inbox_view import decide_entry, list_inbox
 
     kept = open_inbox(inbox, lease_s=lease, reruns=on_unknown is OnUnknown.RERUN)
+    if list_all or done or again or dry_run:
+        _look_at(kept, done, again, reason, list_all=list_all, dry_run=dry_run, as_json=json)
+        return
+    settings = load(config, "consume")
+    from_queue = _is_queue(settings, source)
+    opened = consume.open_source(settings, from_queue=from_queue, every_s=every)
+    chosen = consume.wanted(instrument or (), incomplete=incomplete)
+    if skip_existing:
+        print(f"Noted as done: {consume.skip_existing(kept, opened, chosen):,}.")
+        return
+    budget = Budget(**{**settings.retry.model_dump(), "attempts": attempts})
+    consumer = consume.Consumer(
+        inbox=kept, source=opened, command=_given(command), wanted=chosen, budget=budget
+    )
+    raise typer.Exit(consumer.run(once=once))
+
+
+def _look_at(
+    inbox: "Inbox",
+    done: str | None,
+    again: str | None,
+    reason: str | None,
+    *,
+    list_all: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    from labferry.inbox.entries import AGAIN, DONE
+    from ops.consent import act_of
+    from ops.inbox_view import decide_entry, list_inbox
+
     if list_all:
-        list_inbox(kept, as_json=json)
-    elif key := done or again:
-        decide_entry(kept, str(key), done=bool(done))
-    else:
-        settings = load(config, "consume")
-        from_queue = _is_queue(settings, source)
-        opened = consume.open_source(settings, from_queue=from_queue, every_s=every)
-        chosen = consume.wanted(instrument or (), incomplete=incomplete)
-        if skip_existing:
-            print(f"Noted as done: {consume.skip_existing(kept, opened, chosen):,}.")
-            return
-        budget = Budget(**{**settings.retry.model_dump(), "attempts": attempts})
-        consumer = consume.Consumer(
-            inbox=kept, source=opened, command=_given(command), wanted=chosen, budget=budget
-        )
-        raise typer.Exit(consumer.run(once=once))
+        list_inbox(inbox, as_json=as_json)
+        return
+    if bool(done) is bool(again):
+        raise typer.BadParameter("name one event, by --done or by --again; --dry-run is for those")
+    act = act_of(DONE if done else AGAIN, reason)
+    decide_entry(inbox, str(done or again), act, dry_run=dry_run, as_json=as_json)
 
 
 def _given(command: str | None) -> str:

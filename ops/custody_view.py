@@ -11,7 +11,7 @@ from labferry.settings import Settings
 from ops.custody import Custody, Found
 from ops.exits import Exit
 from ops.overview import find_run, read_run_key
-from ops.shown import counted
+from ops.shown import counted, tell_change
 
 
 def keep_custody(
@@ -42,16 +42,25 @@ def keep_custody(
     return found.exit_code
 
 
-def change_custody(settings: Settings, run: str, act: Act, *, ends: bool) -> None:
-    """Note that a run's objects may go, or are to stay after all. Raises: NotFound."""
+def change_custody(
+    settings: Settings, run: str, act: Act, *, ends: bool, dry_run: bool, as_json: bool
+) -> None:
+    """Note that a run's objects may go, or are to stay after all; or say what that would do.
+
+    Raises: NotFound.
+    """
     ledger = open_ledger(settings.ledger)
     key = find_run(ledger, read_run_key(run)).run
-    if ends:
-        ledger.end_custody(key, act)
-        print(f"Released {key}: its objects may go. Nothing of it is uploaded again.")
-    else:
-        ledger.resume_custody(key, act)
-        print(f"{key} is in custody again.")
+    change = ledger.end_custody if ends else ledger.resume_custody
+    if not dry_run:
+        change(key, act)
+    sentence = (
+        f"{key} is released: its objects may go. Nothing of it is uploaded again."
+        if ends
+        else f"{key} is in custody again."
+    )
+    facts = {"run": str(key), "released": ends}
+    tell_change(sentence, facts, dry_run=dry_run, as_json=as_json)
 
 
 def _say(found: Found) -> None:

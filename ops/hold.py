@@ -7,10 +7,22 @@ from labferry.errors import NotFound, Refused
 from labferry.identity import RunKey
 from labferry.ports import Ledger
 from ops.overview import find_run, read_run_key
+from ops.shown import tell_change
 
 
-def hold(ledger: Ledger, instruments: Iterable[str], name: str, act: Act) -> None:
-    """Hold it. Raises: NotFound, SettingsError, Refused when it is held already."""
+def hold(
+    ledger: Ledger,
+    instruments: Iterable[str],
+    name: str,
+    act: Act,
+    *,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Hold it, or say what that would do.
+
+    Raises: NotFound, SettingsError, Refused when it is held already.
+    """
     held = _read(ledger, instruments, name)
     if word := ledger.holds().get(name):
         raise Refused(
@@ -18,18 +30,33 @@ def hold(ledger: Ledger, instruments: Iterable[str], name: str, act: Act) -> Non
             why=f"it is held by {word.actor}: {word.reason}",
             step=f"Let it go on: labferry release {name} --reason TEXT",
         )
-    ledger.hold(held, act)
-    print(f"{name} is held: nothing of it is published or completed; what is under way ends.")
+    if not dry_run:
+        ledger.hold(held, act)
+    sentence = f"{name} is held: nothing of it is published or completed; what is under way ends."
+    tell_change(sentence, {"name": name, "held": True}, dry_run=dry_run, as_json=as_json)
 
 
-def release(ledger: Ledger, instruments: Iterable[str], name: str, act: Act) -> None:
-    """Let it go on. Raises: NotFound, SettingsError, Refused when it is not held."""
+def release(
+    ledger: Ledger,
+    instruments: Iterable[str],
+    name: str,
+    act: Act,
+    *,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Let it go on, or say what that would do.
+
+    Raises: NotFound, SettingsError, Refused when it is not held.
+    """
     held = _read(ledger, instruments, name)
     if name not in ledger.holds():
         others = ", ".join(ledger.holds()) or "nothing"
         raise Refused(what=name, why="it is not held", step=f"Held is: {others}.")
-    ledger.release(held, act)
-    print(f"{name} goes on.")
+    if not dry_run:
+        ledger.release(held, act)
+    facts = {"name": name, "held": False}
+    tell_change(f"{name} goes on.", facts, dry_run=dry_run, as_json=as_json)
 
 
 def _read(ledger: Ledger, instruments: Iterable[str], name: str) -> RunKey | str:

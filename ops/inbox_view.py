@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 
+from labferry.audit import Act
 from labferry.inbox import Entry, Inbox
-from labferry.inbox.entries import STUCK
-from ops.shown import instant
+from labferry.inbox.entries import DONE, STUCK
+from ops.shown import instant, tell_change
 
 
 def list_inbox(inbox: Inbox, *, as_json: bool) -> None:
@@ -29,6 +31,7 @@ def _json(entry: Entry) -> dict[str, object]:
         "first_ms": entry.first_ms,
         "owner": entry.owner or None,
         "why": entry.why or None,
+        "decisions": [asdict(one) for one in entry.decisions],
         "event": json.loads(entry.content),
     }
 
@@ -38,11 +41,20 @@ def _lines(entry: Entry) -> Iterator[str]:
     yield f"{entry.stage:9} {entry.key}  {since}".rstrip()
     if entry.why:
         yield f"          {entry.why}"
+    for one in entry.decisions:
+        yield f"          {instant(one.at_ms)} {one.was}, {one.what} by {one.actor}: {one.reason}"
     if entry.stage in STUCK:
-        yield f"          decide: labferry consume --done or --again '{entry.key}'"
+        yield f"          decide: labferry consume --done or --again '{entry.key}' --reason TEXT"
 
 
-def decide_entry(inbox: Inbox, key: str, *, done: bool) -> None:
-    """Note a person's decision on what is stuck. Raises: NotFound, Refused."""
-    entry = inbox.decide(key, done=done)
-    print(f"{entry.key} is {entry.stage} now.")
+def decide_entry(inbox: Inbox, key: str, act: Act, *, dry_run: bool, as_json: bool) -> None:
+    """Note a person's decision on what is stuck, or say what that would do.
+
+    Raises: NotFound, Refused.
+    """
+    done = act.what == DONE
+    entry = inbox.get_stuck(key)
+    if not dry_run:
+        entry = inbox.decide(key, done=done, actor=act.actor, reason=act.reason)
+    sentence = f"{key} is done." if done else f"{key} is to begin again."
+    tell_change(sentence, _json(entry), dry_run=dry_run, as_json=as_json)

@@ -15,7 +15,7 @@ from labferry.limits import OVERALL, Limit, Rate, find_rate, zone_of
 from labferry.measures import find_age_s
 from labferry.ports import Ledger
 from labferry.settings import Settings
-from ops.shown import instant, size, terminal
+from ops.shown import instant, size, tell_change, terminal
 
 #: How the limit of all instruments together is called on the command line.
 ALL = "all"
@@ -64,8 +64,9 @@ def _table(rates: Mapping[str, Rate], said: Mapping[str, Limit]) -> Table:
     return table
 
 
-def set_limit(settings: Settings, asked: Asked, act: Act) -> None:
-    """Put a limit in force, by all workers within seconds, and the act on record.
+def set_limit(settings: Settings, asked: Asked, act: Act, *, dry_run: bool, as_json: bool) -> None:
+    """Put a limit in force, by all workers within seconds, and the act on record; or say what
+    would be.
 
     Raises: NotFound, SettingsError, LedgerUnavailable.
     """
@@ -74,14 +75,21 @@ def set_limit(settings: Settings, asked: Asked, act: Act) -> None:
     if name != OVERALL and name not in settings.instruments:
         known = ", ".join([ALL, *settings.instruments])
         raise NotFound(what=f"the instrument {name}", step=f"A limit is of one of: {known}.")
-    if asked.rate == _DEFAULT:
-        ledger.set_limit(name, None, act)
-        print(f"{asked.name}: as the settings say again.")
+    limit = None if asked.rate == _DEFAULT else _limit(ledger, settings, asked, act)
+    if not dry_run:
+        ledger.set_limit(name, limit, act)
+    if as_json and not dry_run:
+        show_limits(settings, as_json=True)
         return
-    limit = _limit(ledger, settings, asked, act)
-    ledger.set_limit(name, limit, act)
+    facts = {"name": asked.name, "said": asdict(limit) if limit else None}
+    tell_change(_sentence(asked.name, limit), facts, dry_run=dry_run, as_json=as_json)
+
+
+def _sentence(name: str, limit: Limit | None) -> str:
+    if limit is None:
+        return f"{name}: as the settings say again."
     until = f" until {instant(limit.until_ms)}" if limit.until_ms else ""
-    print(f"{asked.name}: {_rate(limit.bytes_per_s)} a second{until}, by all workers together.")
+    return f"{name}: {_rate(limit.bytes_per_s)} a second{until}, by all workers together."
 
 
 def _limit(ledger: Ledger, settings: Settings, asked: Asked, act: Act) -> Limit:

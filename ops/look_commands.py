@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ops.arguments import Config, Json, Reason, RunArgument, load
+from ops.arguments import Config, DryRun, Json, Reason, RunArgument, load
 
 Budget = Annotated[
     float, typer.Option("--budget", metavar="S", min=0, help="Seconds for everything.")
@@ -99,6 +99,7 @@ def look_after(  # noqa: PLR0913  one argument an option
         bool, typer.Option("--resume", help="They are to stay after all; needs --reason.")
     ] = False,
     reason: Reason = None,
+    dry_run: DryRun = False,
     config: Config = None,
     json: Json = False,
 ) -> None:
@@ -115,8 +116,11 @@ def look_after(  # noqa: PLR0913  one argument an option
         what = "release from custody" if release else "resume custody"
         if run is None or (release and resume):
             raise typer.BadParameter("name one RUN, and --release or --resume")
-        change_custody(settings, run, act_of(what, reason), ends=release)
+        act = act_of(what, reason)
+        change_custody(settings, run, act, ends=release, dry_run=dry_run, as_json=json)
         return
+    if dry_run:
+        raise typer.BadParameter("--dry-run is for --release and --resume")
     code = keep_custody(
         settings, run, sample=sample, per_second=pace, budget_s=budget, as_json=json
     )

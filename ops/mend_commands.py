@@ -34,7 +34,13 @@ def close_run(
     raise typer.Exit(closing.run(dry_run=dry_run, yes=yes))
 
 
-def hold_runs(name: Held, reason: Reason = None, config: Config = None) -> None:
+def hold_runs(
+    name: Held,
+    reason: Reason = None,
+    dry_run: DryRun = False,
+    config: Config = None,
+    json: Json = False,
+) -> None:
     """Publish and complete nothing more of a run or an instrument; what is under way ends."""
     from labferry.ledger import open_ledger
     from ops.consent import act_of
@@ -42,10 +48,17 @@ def hold_runs(name: Held, reason: Reason = None, config: Config = None) -> None:
 
     act = act_of("hold", reason, name)
     settings = load(config, "hold")
-    hold(open_ledger(settings.ledger), settings.instruments, name, act)
+    ledger = open_ledger(settings.ledger)
+    hold(ledger, settings.instruments, name, act, dry_run=dry_run, as_json=json)
 
 
-def release_runs(name: Held, reason: Reason = None, config: Config = None) -> None:
+def release_runs(
+    name: Held,
+    reason: Reason = None,
+    dry_run: DryRun = False,
+    config: Config = None,
+    json: Json = False,
+) -> None:
     """Let a run or an instrument that is held go on."""
     from labferry.ledger import open_ledger
     from ops.consent import act_of
@@ -53,7 +66,8 @@ def release_runs(name: Held, reason: Reason = None, config: Config = None) -> No
 
     act = act_of("release", reason, name)
     settings = load(config, "release")
-    release(open_ledger(settings.ledger), settings.instruments, name, act)
+    ledger = open_ledger(settings.ledger)
+    release(ledger, settings.instruments, name, act, dry_run=dry_run, as_json=json)
 
 
 def limit_rate(
@@ -72,6 +86,7 @@ def limit_rate(
         typer.Option("--until", metavar="WHEN", help="A span such as 2h, or a time such as 18:00."),
     ] = None,
     reason: Reason = None,
+    dry_run: DryRun = False,
     config: Config = None,
     json: Json = False,
 ) -> None:
@@ -83,12 +98,11 @@ def limit_rate(
     from ops.limit import Asked, set_limit, show_limits
 
     settings = load(config, "limit")
-    if name is not None:
-        if rate is None:
-            raise typer.BadParameter("say how much a second: labferry limit NAME RATE")
-        words = " ".join([name, rate, *(["until", until] if until else [])])
-        set_limit(
-            settings, Asked(name=name, rate=rate, until=until), act_of("limit", reason, words)
-        )
-    if name is None or json:
+    if name is None:
         show_limits(settings, as_json=json)
+        return
+    if rate is None:
+        raise typer.BadParameter("say how much a second: labferry limit NAME RATE")
+    asked = Asked(name=name, rate=rate, until=until)
+    act = act_of("limit", reason, " ".join([name, rate, *(["until", until] if until else [])]))
+    set_limit(settings, asked, act, dry_run=dry_run, as_json=json)

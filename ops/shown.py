@@ -3,6 +3,8 @@
 Colour never is the only signal: every state is also a word.
 """
 
+import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from rich.console import Console
@@ -52,3 +54,13 @@ def duration(seconds: float) -> str:
 def instant(at_ms: int) -> str:
     """Return an instant of the ledger's clock, in UTC."""
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def tell_change(
+    sentence: str, facts: Mapping[str, object], *, dry_run: bool, as_json: bool
+) -> None:
+    """Print what a command changed, or with `dry_run` what it would have."""
+    if as_json:
+        print(json.dumps({**facts, "dry_run": dry_run}, ensure_ascii=False))
+    else:
+        print(f"Nothing was changed. Without --dry-run: {sentence}" if dry_run else sentence)

@@ -19,6 +19,7 @@ from labferry.settings import Settings, load_settings
 from labferry.telemetry import configure
 from labferry.tracing import start_tracing
 from producer.agent import Agent
+from producer.dry_run import dry
 from producer.report import Condition, InstrumentReport
 from producer.shown import lines
 
@@ -40,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not given.once:
             settings.logs.apply("producer")
             start_tracing("agent", settings.traces.endpoint_url)
-        agents = _agents(settings, given.instrument)
+        agents = _agents(settings, given.instrument, dry_run=given.dry_run)
     except SettingsError as error:
         sys.stderr.write(f"{error}\n")
         return USAGE
@@ -52,15 +53,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _wait([_start(agent.run_forever, stop) for agent in agents], stop)
         return DONE
     reports = _once(agents, stop)
-    _show(reports, as_json=given.json)
+    _show(reports, as_json=given.json, dry_run=given.dry_run)
     return INTERRUPTED if len(reports) < len(agents) else exit_code(reports)
 
 
-def _agents(settings: Settings, chosen: Sequence[str]) -> list[Agent]:
+def _agents(settings: Settings, chosen: Sequence[str], *, dry_run: bool) -> list[Agent]:
     ledger, wakeups = open_ledger(settings.ledger), CeleryWakeups(make_app(settings))
     clock = SystemClock()
     names = _names(settings, chosen)
-    return [Agent(name, settings, ledger, wakeups, clock) for name in names]
+    return [
+        Agent(name, settings, dry(ledger) if dry_run else ledger, wakeups, clock) for name in names
+    ]
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -72,6 +75,7 @@ def _parser() -> argparse.ArgumentParser:
         "--instrument", action="append", default=[], metavar="NAME", help="only this one"
     )
     parser.add_argument("--once", action="store_true", help="one pass, then a report")
+    parser.add_argument("--dry-run", action="store_true", help="with --once: record nothing")
     parser.add_argument("--json", action="store_true", help="the report of --once as JSON")
     return parser
 
@@ -128,11 +132,14 @@ def _start(job: Callable[..., None], *arguments: object) -> Thread:
     return thread
 
 
-def _show(reports: Sequence[InstrumentReport], *, as_json: bool) -> None:
+def _show(reports: Sequence[InstrumentReport], *, as_json: bool, dry_run: bool) -> None:
     if as_json:
-        facts = {"instruments": [report.to_json() for report in reports]}
+        shown = [report.to_json() for report in reports]
+        facts = {"instruments": shown, "dry_run": dry_run}
         sys.stdout.write(json.dumps(facts, ensure_ascii=False) + "\n")
     else:
+        if dry_run:
+            sys.stdout.write("Nothing was recorded or published. Without --dry-run:\n")
         sys.stdout.writelines(f"{line}\n" for line in lines(reports))
 
 

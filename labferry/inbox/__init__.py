@@ -26,11 +26,14 @@ from contextlib import contextmanager
 from labferry.errors import ChangedEvent, MalformedMessage, NotFound, Refused
 from labferry.events import check_event, digest
 from labferry.inbox.entries import (
+    AGAIN,
+    DONE,
     STUCK,
+    Decision,
     Entry,
     Stage,
-    anew,
     begun,
+    decided,
     ended,
     given_up,
     lost,
@@ -156,18 +159,31 @@ class Inbox:
             why = found.why or f"it is {found.stage}, {found.owner} is at work on it"
             raise Refused(what=key, why=why, step=_STEP)
 
-    def decide(self, key: str, *, done: bool) -> Entry:
-        """Note a person's word on one that is stuck: it is done, or is to begin again.
+    def get_stuck(self, key: str) -> Entry:
+        """Return one on which a person is to decide. Raises: NotFound, Refused."""
+        entry = self._shelf.find(key)
+        if entry is None:
+            raise NotFound(what=f"{key} in this inbox", step="`labferry consume --list`")
+        if entry.stage not in STUCK:
+            raise Refused(what=key, why=f"it is {entry.stage}", step="Nothing is to be done.")
+        return entry
+
+    def decide(self, key: str, *, done: bool, actor: str, reason: str) -> Entry:
+        """Note a person's word on one that is stuck, with who and why: it is done, or is to begin
+        again.
 
         Raises: NotFound, Refused.
         """
         for _ in range(_TRIES):
-            entry = self._shelf.find(key)
-            if entry is None:
-                raise NotFound(what=f"{key} in this inbox", step="`labferry consume --list`")
-            if entry.stage not in STUCK:
-                raise Refused(what=key, why=f"it is {entry.stage}", step="Nothing is to be done.")
-            if put := self._shelf.put(ended(entry) if done else anew(entry)):
+            entry = self.get_stuck(key)
+            decision = Decision(
+                what=DONE if done else AGAIN,
+                was=entry.stage,
+                actor=actor,
+                reason=reason,
+                at_ms=self._shelf.now_ms(),
+            )
+            if put := self._shelf.put(decided(entry, decision)):
                 return put
         raise Refused(what=key, why="others change it", step="Try again.")
 

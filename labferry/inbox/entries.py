@@ -26,6 +26,19 @@ class Stage(StrEnum):
 OPEN = frozenset({Stage.WAITING, Stage.RUNNING})
 #: Of these a person decides.
 STUCK = frozenset({Stage.FAILED, Stage.UNKNOWN, Stage.REJECTED})
+#: What a person may decide.
+DONE, AGAIN = "done", "again"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What a person decided on one that was stuck: `done`, or `again`; `was` is its stage then."""
+
+    what: str
+    was: str
+    actor: str
+    reason: str
+    at_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +46,8 @@ class Entry:
     """One event in an inbox; `key` is what it is about, `content` the event as JSON text.
 
     `until_ms` is when the lease of a running one ends, `due_ms` when a waiting one may begin.
+    `decisions` are those of persons, oldest first; who wrote the entry before there were any to
+    keep left them out.
     `revision` counts changes: whoever saw an older one changes nothing.
     """
 
@@ -46,6 +61,7 @@ class Entry:
     due_ms: int = 0
     until_ms: int = 0
     why: str = ""
+    decisions: tuple[Decision, ...] = ()
     revision: int = 0
 
     @property
@@ -64,8 +80,10 @@ def unpack(text: str, revision: int) -> Entry:
     """Read an entry. Raises: MalformedMessage."""
 
     def make(fields: dict[str, Any]) -> Entry:
+        decisions = [Decision(**known(Decision, one)) for one in fields.pop("decisions", ())]
         return Entry(
-            **{**known(Entry, fields), "stage": Stage(fields["stage"]), "revision": revision}
+            **{**known(Entry, fields), "stage": Stage(fields["stage"]), "revision": revision},
+            decisions=tuple(decisions),
         )
 
     return read_versioned(text, _VERSION, "an inbox's entry", make)
@@ -124,6 +142,9 @@ def given_up(entry: Entry, why: str) -> Entry:
     return replace(entry, stage=Stage.FAILED, until_ms=0, why=why)
 
 
-def anew(entry: Entry) -> Entry:
-    """Return it as if it had just come, at a person's word."""
+def decided(entry: Entry, decision: Decision) -> Entry:
+    """Return a stuck one as a person says: its work is done, or it is as if it had just come."""
+    entry = replace(entry, decisions=(*entry.decisions, decision))
+    if decision.what == DONE:
+        return ended(entry)
     return replace(entry, stage=Stage.WAITING, tries=0, due_ms=0, until_ms=0, why="")

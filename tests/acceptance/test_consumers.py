@@ -125,8 +125,9 @@ def test_each_generation_is_worked_on_once_whatever_dies(
     queue = site.broker
     site.until(lambda: queue.llen("pipeline") == 0, "the redeliveries are taken")
     again = site.run(
-        "consume", "--again", f"{RUN}/1", "--inbox", str(site.folder / "inbox.sqlite3")
-    )
+        "consume", "--again", f"{RUN}/1", "--reason", "nothing was submitted",
+        "--inbox", str(site.folder / "inbox.sqlite3"),
+    )  # fmt: skip
     assert again.returncode == 0, again.stderr
     site.until(lambda: stages(site).get(f"{RUN}/1") == "done", "it was begun again by a person")
     assert sorted(ran(log)) == [f"{RUN}/1", f"{RUN}/1", f"{RUN}/2"]

@@ -1,5 +1,6 @@
 """Does every inbox let work on a generation begin once? On SQLite, and on a real Valkey."""
 
+import json
 import multiprocessing
 import os
 import threading
@@ -19,10 +20,12 @@ from labferry.errors import (
     SettingsError,
 )
 from labferry.inbox import Inbox, Stage, open_inbox
+from labferry.inbox.entries import unpack
 from tests.waiting import eventually
 
 Opener = Callable[..., Inbox]
 SHORT_S = 0.3
+WHO = {"actor": "ada@lab", "reason": "LIMS-7"}
 
 
 @pytest.fixture(params=["sqlite", "valkey"])
@@ -103,7 +106,7 @@ def test_work_whose_worker_died_is_unknown_until_a_person_decides(place: str) ->
     other.receive(event())
     assert other.take() is None
     assert not dead.finish(held), "its word comes too late"
-    assert other.decide(held.key, done=False).stage is Stage.WAITING
+    assert other.decide(held.key, done=False, **WHO).stage is Stage.WAITING
     taken = other.take()
     assert taken
     assert other.finish(taken)
@@ -151,16 +154,49 @@ def test_failed_work_is_tried_again_when_due_and_given_up_at_the_end(place: str)
     assert taken.key == "seq/r 1/2", "another generation does not wait for it"
     assert inbox.fail(taken, "exit 1", wait_s=None)
     assert stages(inbox)["seq/r 1/2"] is Stage.FAILED
-    assert inbox.decide("seq/r 1/2", done=True).stage is Stage.DONE
+    assert inbox.decide("seq/r 1/2", done=True, **WHO).stage is Stage.DONE
 
 
 def test_a_person_decides_on_what_is_stuck_only(place: str) -> None:
     inbox = open_inbox(place)
     inbox.receive(event())
     with pytest.raises(Refused, match="it is waiting"):
-        inbox.decide("seq/r 1/1", done=True)
+        inbox.decide("seq/r 1/1", done=True, **WHO)
     with pytest.raises(NotFound):
-        inbox.decide("seq/r 9/1", done=True)
+        inbox.decide("seq/r 9/1", done=True, **WHO)
+
+
+def test_who_decided_what_and_why_stays_with_the_entry(place: str) -> None:
+    inbox = open_inbox(place)
+    inbox.receive(event())
+    for _ in range(2):
+        taken = inbox.take()
+        assert taken
+        assert inbox.fail(taken, "exit 1", wait_s=None)
+        inbox.decide(taken.key, done=False, actor="ada@lab", reason="the disk was full")
+    taken = inbox.take()
+    assert taken
+    assert inbox.fail(taken, "exit 1", wait_s=None)
+    inbox.decide(taken.key, done=True, actor="bob@lab", reason="by hand")
+    (entry,) = open_inbox(place).entries()
+    assert [(one.what, one.was, one.actor, one.reason) for one in entry.decisions] == [
+        ("again", "failed", "ada@lab", "the disk was full"),
+        ("again", "failed", "ada@lab", "the disk was full"),
+        ("done", "failed", "bob@lab", "by hand"),
+    ]
+    assert all(one.at_ms for one in entry.decisions)
+
+
+def test_an_entry_of_a_release_that_kept_no_decisions_is_decided_on(place: str) -> None:
+    inbox = open_inbox(place)
+    older = {
+        "version": 1, "key": "seq/r 1/1", "digest": "d", "content": "{}", "stage": "failed",
+        "tries": 3, "owner": "h:1:n", "first_ms": 5, "due_ms": 0, "until_ms": 0, "why": "exit 1",
+    }  # fmt: skip
+    assert inbox._shelf.put(unpack(json.dumps(older), 0))
+    assert inbox.entries()[0].decisions == ()
+    assert inbox.decide("seq/r 1/1", done=False, **WHO).stage is Stage.WAITING
+    assert [one.actor for one in inbox.entries()[0].decisions] == ["ada@lab"]
 
 
 def test_entries_come_in_the_order_in_which_they_came(place: str) -> None:

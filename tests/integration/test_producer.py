@@ -26,6 +26,7 @@ from labferry.settings import (
 from labferry.states import Event, State
 from labferry.wakeup_port import Wakeups
 from producer.agent import Agent
+from producer.dry_run import dry
 from producer.report import Condition, InstrumentReport, RunReport
 from tests.recorded_wakeups import RecordedWakeups
 from tests.waiting import PATIENCE_S, eventually
@@ -885,3 +886,37 @@ def test_a_pass_tells_of_the_room_on_the_share_and_when_something_came_last(lab:
     away = lab.ledger.passes()[0]
     assert away.away
     assert away.space is not None, "what was seen last is not forgotten"
+
+
+def test_a_dry_run_reports_what_a_pass_would_do_and_records_nothing(lab: Lab) -> None:
+    def dry_pass() -> RunReport:
+        agent = Agent("inst", lab.settings(), dry(lab.ledger), lab.wakeups, SystemClock())
+        report = agent.make_pass(lambda: False)
+        assert report.condition is Condition.SCANNED, report.why
+        (run,) = report.runs
+        return run
+
+    lab.write("a.txt")
+    assert (dry_pass().new, lab.ledger.runs()) == (1, [])
+    lab.agent().make_pass(lambda: False)
+    lab.write("b.txt")
+    eventually(lambda: dry_pass().settled == 1)
+    assert (dry_pass().new, dry_pass().state) == (1, RunState.OPEN)
+    lab.agent().make_pass(lambda: False)
+    assert lab.counts() == {State.DISCOVERED: 1, State.ELIGIBLE: 1}
+    before, told = lab.facts(), lab.ledger.passes()
+    eventually(lambda: dry_pass().state == RunState.SEALED)
+    after = lab.facts()
+    assert (after.counts, after.moves, after.sealed_ms) == (before.counts, before.moves, 0)
+    assert (lab.ledger.passes(), lab.ledger.alerts()) == (told, [])
+    eventually(lambda: lab.agent().make_pass(lambda: False).runs[0].state == RunState.SEALED)
+
+
+def test_a_dry_run_finds_what_vanished_and_leaves_it_on_record(lab: Lab) -> None:
+    lab.write("stays.txt")
+    gone = lab.write("gone.txt")
+    lab.agent(settle_window_s=3600).make_pass(lambda: False)
+    gone.unlink()
+    agent = Agent("inst", lab.settings(), dry(lab.ledger), lab.wakeups, SystemClock())
+    assert agent.make_pass(lambda: False).runs[0].vanished == 1
+    assert lab.counts() == {State.DISCOVERED: 2}
