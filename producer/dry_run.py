@@ -48,8 +48,12 @@ class _DryLedger:
 
     def find_facts(self, run: RunKey) -> RunFacts | None:
         facts = self._ledger.find_facts(run)
-        if facts is None:
-            return None
+        return self._counted(run, facts) if facts else None
+
+    def facts_of(self, runs: Sequence[RunKey]) -> list[RunFacts]:
+        return [self._counted(facts.run, facts) for facts in self._ledger.facts_of(runs)]
+
+    def _counted(self, run: RunKey, facts: RunFacts) -> RunFacts:
         counts = {state: facts.counts[state] + self._counts[run][state] for state in State}
         changed_ms = self._changed_ms.get(run, facts.changed_ms)
         return replace(facts, counts=counts, changed_ms=changed_ms)
