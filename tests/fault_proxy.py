@@ -22,6 +22,7 @@ from botocore.auth import S3SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
+from ops.embedded import free_ports
 from tests.faults import Fault, Pass, Rule
 from tests.s3_requests import Reply, Request, edited, read_reply, read_request
 
@@ -68,7 +69,8 @@ class FaultProxy:
         self._thread = threading.Thread(target=self._loop.run_forever, name="fault-proxy")
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._port = 0
+        #: Nobody takes it while the proxy refuses.
+        (self._port,) = free_ports(1)
 
     @property
     def url(self) -> str:
@@ -128,7 +130,6 @@ class FaultProxy:
         self._server = await asyncio.start_server(
             self._serve, _HOST, self._port, limit=_MAX_HEAD, backlog=512
         )
-        self._port = self._server.sockets[0].getsockname()[1]
 
     async def _close(self) -> None:
         if self._server is not None:
