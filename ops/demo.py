@@ -16,6 +16,7 @@ from labferry.ports import Ledger
 from labferry.records import Lane, RunFacts
 from labferry.s3.store import open_store
 from labferry.settings import Settings, load_settings
+from labferry.states import State
 from ops.demo_config import (
     BUCKET,
     NOT_INHERITED,
@@ -41,10 +42,10 @@ from ops.verify_report import Verdict
 #: How often the runs are looked at.
 LOOK_S = 0.25
 #: The demo gives up when nothing at all moved for this long.
-STUCK_S = 45.0
+STUCK_S = 120.0
 #: Time for programs to stop; nothing of the demo is worth more.
 GRACE_S = 2.0
-VERIFY_S = 60.0
+VERIFY_S = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +58,7 @@ class _Stage:
     children: Children
     ledger: Ledger
     runs: tuple[RunKey, ...]
+    writers: Writers
 
 
 def run_demo(*, keep: bool, source: Path | None) -> Exit:
@@ -107,7 +109,9 @@ def _set_up(
     interrupts.check()
     screen.started("Valkey", valkey.url())
     settings = _settle_in(folder, valkey, weed, source)
-    runs = _begin_to_write(folder, put_away) if source is None else (_key(SOURCE, source.name),)
+    writers = Writers()
+    put_away.callback(writers.stop)
+    runs = _begin_to_write(folder, writers) if source is None else (_key(SOURCE, source.name),)
     children = _start_programs(folder, settings, interrupts, put_away, clock)
     screen.started("Flower", flower_url(settings.flower))
     screen.started("programs", "agent, a worker for small and one for large files, sweep")
@@ -118,6 +122,7 @@ def _set_up(
         children=children,
         ledger=open_ledger(settings.ledger),
         runs=runs,
+        writers=writers,
     )
 
 
@@ -137,9 +142,7 @@ def _settle_in(folder: Path, valkey: Valkey, weed: Weed, source: Path | None) ->
     return load_settings()
 
 
-def _begin_to_write(folder: Path, put_away: ExitStack) -> tuple[RunKey, ...]:
-    writers = Writers()
-    put_away.callback(writers.stop)
+def _begin_to_write(folder: Path, writers: Writers) -> tuple[RunKey, ...]:
     for instrument in (SEQUENCER, MICROSCOPE):
         (folder / instrument).mkdir()
     for run in demo_runs():
@@ -180,6 +183,8 @@ def _ferried(stage: _Stage, screen: Screen, clock: SystemClock) -> bool:
             now_s = clock.mono_s()
             paces = pacers.observe(stage.ledger, [one for one in found if one], now_s)
             screen.progress(stage.runs, paces)
+            if any(facts and facts.counts[State.VERIFIED] for facts in found):
+                stage.writers.go_on()
             if all(facts and run_state(facts) is RunState.COMPLETE for facts in found):
                 return True
             if (seen := [_moving_parts(facts) for facts in found]) != last:

@@ -28,6 +28,7 @@ class DemoRun:
     name: str
     files: tuple[tuple[str, int], ...]  # path below the run folder, bytes
     seconds: float = 8.0
+    begun: int = 0  # so many are there before labferry has verified a first one
 
     @property
     def size(self) -> int:
@@ -42,6 +43,7 @@ def demo_runs() -> tuple[DemoRun, ...]:
             instrument=SEQUENCER,
             name="20260312_LH00512_0042_A22KQ7LT4",
             files=tuple(_sequencer(tiles=240, lanes=2)),
+            begun=3,
         ),
         DemoRun(
             instrument=SEQUENCER,
@@ -79,10 +81,15 @@ def _sequencer(*, tiles: int, lanes: int) -> Iterator[tuple[str, int]]:
 
 
 class Writers:
-    """Threads that write runs as instruments do; `stop` ends them before the folder is removed."""
+    """Threads that write runs as instruments do; `stop` ends them before the folder is removed.
+
+    Programs take their time to start: what is begun waits for `go_on`, so that it is still being
+    written when they work.
+    """
 
     def __init__(self) -> None:
         self._threads: list[threading.Thread] = []
+        self._going_on = threading.Event()
         self._stopping = threading.Event()
 
     def start(self, root: Path, run: DemoRun) -> None:
@@ -91,15 +98,22 @@ class Writers:
         self._threads.append(thread)
         thread.start()
 
+    def go_on(self) -> None:
+        """Write the rest."""
+        self._going_on.set()
+
     def stop(self) -> None:
         """End the writing, finished or not."""
         self._stopping.set()
+        self._going_on.set()
         for thread in self._threads:
             thread.join()
 
     def _write(self, folder: Path, run: DemoRun) -> None:
         pause_s = run.seconds / (run.size + len(run.files) * FILE_COST_BYTES)
-        for path, size in run.files:
+        for number, (path, size) in enumerate(run.files):
+            if number == run.begun:
+                self._going_on.wait()
             target = folder / path
             target.parent.mkdir(parents=True, exist_ok=True)
             with target.open("wb", buffering=0) as file:
