@@ -42,6 +42,10 @@ class ObjectStore(Protocol):
     endpoint: str  # names endpoint and bucket, for proofs
     bucket: str
 
+    def renew_credentials(self) -> None:
+        """Read credentials again before the next request."""
+        ...
+
     def find_object(self, key: str) -> StoredObject | None:
         """HEAD with checksums; None for a clear 404. A 403 raises: it is not absence."""
         ...

@@ -16,6 +16,7 @@ from labferry import __version__
 from ops.arguments import Config, DryRun, Json, load
 from ops.consume_commands import consume_events
 from ops.dead_letter_commands import dead_letters_app
+from ops.demo_runs import Injection
 from ops.exits import Exit, end_with_code
 from ops.look_commands import examine_all, explain_file, look_after, state_safe, verify_run
 from ops.mend_commands import close_run, hold_runs, limit_rate, release_runs
@@ -83,6 +84,10 @@ def demo(
         Path | None,
         typer.Option("--source", metavar="FOLDER", help="Ferry this folder, read-only, as a run."),
     ] = None,
+    inject: Annotated[
+        Injection | None,
+        typer.Option("--inject", help="Let this go wrong, to try a runbook; kept until Ctrl-C."),
+    ] = None,
 ) -> None:
     """See three runs being ferried on this machine, with real servers.
 
@@ -91,7 +96,7 @@ def demo(
     """
     from ops.demo import run_demo
 
-    raise typer.Exit(run_demo(keep=keep, source=source))
+    raise typer.Exit(run_demo(keep=keep, source=source, injection=inject))
 
 
 @app.command(rich_help_panel=FIRST)

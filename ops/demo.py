@@ -2,6 +2,7 @@
 
 import signal
 import tempfile
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from labferry.clock import SystemClock
 from labferry.completion import RunState, run_state
 from labferry.environment import adopt_environment, child_environment
+from labferry.errors import SettingsError
 from labferry.identity import Layout, RunKey, encode_path
 from labferry.ledger import open_ledger
 from labferry.manifest import read_marker
@@ -19,13 +21,17 @@ from labferry.settings import Settings, load_settings
 from labferry.states import State
 from ops.demo_config import (
     BUCKET,
+    ENV,
     NOT_INHERITED,
     SOURCE,
     demo_config,
     demo_variables,
     source_config,
+    write_credentials,
+    write_env,
 )
-from ops.demo_runs import MICROSCOPE, SEQUENCER, Writers, demo_runs
+from ops.demo_inject import Trouble
+from ops.demo_runs import MICROSCOPE, SEQUENCER, Injection, Writers, demo_runs
 from ops.demo_screen import Screen, Shown
 from ops.demo_source import check_source
 from ops.demo_trouble import left_out, why_stuck
@@ -59,23 +65,27 @@ class _Stage:
     ledger: Ledger
     runs: tuple[RunKey, ...]
     writers: Writers
+    trouble: Trouble | None
 
 
-def run_demo(*, keep: bool, source: Path | None) -> Exit:
-    """Run the demo and return its exit code.
+def run_demo(*, keep: bool, source: Path | None, injection: Injection | None) -> Exit:
+    """Run the demo, kept open where something goes wrong on purpose; return its exit code.
 
     Raises: Interrupted after everything was put away, SettingsError, Refused, ServiceFailed.
     """
+    if source and injection:
+        step = "Ferry your own folder without --inject."
+        raise SettingsError(field="--inject", why="it is for the demo's own runs", step=step)
     given = check_source(source) if source else None
     clock = SystemClock()
     screen, code = Screen(clock.mono_s()), Exit.FAILED
     try:
         with Interrupts() as interrupts, ExitStack() as put_away, interrupts.allowed():
-            stage = _set_up(put_away, interrupts, screen, clock, given)
+            stage = _set_up(put_away, interrupts, screen, clock, given, injection)
             screen.watching(stage.runs, being_written=given is None)
             if _ferried(stage, screen, clock):
                 code = _proven(stage, screen, clock)
-            if keep:
+            if keep or injection:
                 _keep_open(stage, screen, clock)
             else:
                 screen.not_kept(flower_url(stage.settings.flower))
@@ -92,6 +102,7 @@ def _set_up(
     screen: Screen,
     clock: SystemClock,
     source: Path | None,
+    injection: Injection | None,
 ) -> _Stage:
     with interrupts.postponed():
         temporary = tempfile.TemporaryDirectory(prefix="labferry-demo-")
@@ -111,7 +122,10 @@ def _set_up(
     settings = _settle_in(folder, valkey, weed, source)
     writers = Writers()
     put_away.callback(writers.stop)
-    runs = _begin_to_write(folder, writers) if source is None else (_key(SOURCE, source.name),)
+    if source is None:
+        runs = _begin_to_write(folder, writers, injection)
+    else:
+        runs = (_key(SOURCE, source.name),)
     children = _start_programs(folder, settings, interrupts, put_away, clock)
     screen.started("Flower", flower_url(settings.flower))
     screen.started("programs", "agent, a worker for small and one for large files, sweep")
@@ -123,6 +137,7 @@ def _set_up(
         ledger=open_ledger(settings.ledger),
         runs=runs,
         writers=writers,
+        trouble=Trouble(injection, weed, folder) if injection else None,
     )
 
 
@@ -136,16 +151,20 @@ def _settle_in(folder: Path, valkey: Valkey, weed: Weed, source: Path | None) ->
         config.write_text(demo_config(valkey, weed, port, folder), "utf-8")
     else:
         config.write_text(source_config(valkey, weed, port, source), "utf-8")
-    variables = demo_variables(weed, temporary)
+    credentials = write_credentials(weed, folder)
+    write_env(config, credentials, folder)
+    variables = demo_variables(credentials, temporary)
     adopt_environment(child_environment(config, variables, without=NOT_INHERITED))
     tempfile.tempdir = None  # forget the one of before: what is left in this one goes with it
     return load_settings()
 
 
-def _begin_to_write(folder: Path, writers: Writers) -> tuple[RunKey, ...]:
+def _begin_to_write(
+    folder: Path, writers: Writers, injection: Injection | None
+) -> tuple[RunKey, ...]:
     for instrument in (SEQUENCER, MICROSCOPE):
         (folder / instrument).mkdir()
-    for run in demo_runs():
+    for run in demo_runs(injection):
         writers.start(folder / run.instrument, run)
     return tuple(_key(run.instrument, run.name) for run in demo_runs())
 
@@ -189,12 +208,22 @@ def _ferried(stage: _Stage, screen: Screen, clock: SystemClock) -> bool:
                 return True
             if (seen := [_moving_parts(facts) for facts in found]) != last:
                 last, moved_s = seen, now_s
-            elif now_s - moved_s > STUCK_S:
+            elif stage.trouble is None and now_s - moved_s > STUCK_S:
                 break
+            _play(stage, screen, found)
             stage.children.tend()
             clock.sleep_s(LOOK_S)
     screen.stuck(why_stuck(stage.ledger, stage.runs, stage.children, stage.folder / "logs"))
     return False
+
+
+def _play(stage: _Stage, screen: Screen, found: Sequence[RunFacts | None]) -> None:
+    """Let something go wrong, or be mended, where that is due."""
+    if (trouble := stage.trouble) is None:
+        return
+    verified = any(facts and facts.counts[State.VERIFIED] for facts in found)
+    if said := trouble.tend(verified=verified):
+        screen.trouble(said, trouble.runbook, trouble.file, stage.folder / ENV)
 
 
 def _moving_parts(facts: RunFacts | None) -> object:
@@ -221,7 +250,7 @@ def _proven(stage: _Stage, screen: Screen, clock: SystemClock) -> Exit:
 
 
 def _keep_open(stage: _Stage, screen: Screen, clock: SystemClock) -> None:
-    screen.kept(flower_url(stage.settings.flower), stage.folder / "labferry.toml")
+    screen.kept(flower_url(stage.settings.flower), stage.folder / ENV)
     try:
         while True:
             stage.children.tend()

@@ -5,6 +5,7 @@ Short times, small parts, and nothing of the user's own: no configuration, no cr
 
 import glob
 import json
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from ops.embedded import Valkey, Weed
 BUCKET = "labferry-demo"
 #: The instrument under which --source is ferried.
 SOURCE = "source"
+#: The file for another terminal, in the demo's folder.
+ENV = "env"
 
 #: What of the user's environment would reach other servers than the demo's own.
 NOT_INHERITED = (
@@ -65,7 +68,7 @@ quiet_s = 2
 def demo_config(valkey: Valkey, weed: Weed, flower_port: int, roots: Path) -> str:
     """Return the labferry.toml of the demo's own instruments, whose folders are below `roots`."""
     instruments = [
-        _instrument(SEQUENCER, roots / SEQUENCER) + f'marker = "{MARKER}"\n',
+        _instrument(SEQUENCER, roots / SEQUENCER) + f'marker = "{MARKER}"\nstale_s = 30\n',
         _instrument(MICROSCOPE, roots / MICROSCOPE),
     ]
     return _common(valkey, weed, flower_port) + "".join(instruments)
@@ -79,20 +82,39 @@ def source_config(valkey: Valkey, weed: Weed, flower_port: int, folder: Path) ->
     )
 
 
-def demo_variables(weed: Weed, temporary: Path) -> Mapping[str, str]:
-    """Return the credentials of the demo's S3 server; files of other credentials are not read.
+def demo_variables(credentials: Path, temporary: Path) -> Mapping[str, str]:
+    """Return where the credentials of the demo's S3 server are; no other ones are read.
 
     What a killed worker leaves in its temporary folder goes away with the demo's own.
     """
     return {
         "TMPDIR": str(temporary),
-        "AWS_ACCESS_KEY_ID": weed.access_key,
-        "AWS_SECRET_ACCESS_KEY": weed.secret_key,
         "AWS_CONFIG_FILE": "/dev/null",
-        "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+        "AWS_SHARED_CREDENTIALS_FILE": str(credentials),
         "AWS_EC2_METADATA_DISABLED": "true",
         "NO_PROXY": "*",
     }
+
+
+def write_credentials(weed: Weed, folder: Path) -> Path:
+    """Write what the demo's S3 server takes, where its programs read it; return the file."""
+    path = folder / "credentials"
+    path.write_text(
+        f"[default]\naws_access_key_id = {weed.access_key}\n"
+        f"aws_secret_access_key = {weed.secret_key}\n",
+        "utf-8",
+    )
+    return path
+
+
+def write_env(config: Path, credentials: Path, folder: Path) -> Path:
+    """Write what another terminal needs for `labferry` to be about the demo; return the file."""
+    path = folder / ENV
+    names = "AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN AWS_PROFILE"
+    values = {"LABFERRY_CONFIG": config, "AWS_SHARED_CREDENTIALS_FILE": credentials}
+    exports = [f"export {name}={shlex.quote(str(value))}\n" for name, value in values.items()]
+    path.write_text(f"unset {names}\n" + "".join(exports), "utf-8")
+    return path
 
 
 def _common(valkey: Valkey, weed: Weed, flower_port: int) -> str:

@@ -9,11 +9,14 @@ import os
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 MIB = 1024 * 1024
 SEQUENCER, MICROSCOPE = "NovaSeqX", "Lightsheet"
 MARKER = "CopyComplete.txt"
+#: The sequencer's run of which something may be denied or missing.
+SECOND = "20260313_LH00512_0043_B22KQ8LT4"
 #: An instrument writes in blocks; between them the file is there and not finished.
 BLOCK_BYTES = MIB
 #: A file takes an instrument as long as so many bytes, besides its own.
@@ -36,8 +39,18 @@ class DemoRun:
         return sum(size for _, size in self.files)
 
 
-def demo_runs() -> tuple[DemoRun, ...]:
-    """Return the runs of the demo."""
+class Injection(StrEnum):
+    """What goes wrong on purpose (ops/demo_inject.py)."""
+
+    DENIED = "denied"
+    EXPIRED = "expired"
+    DOWN = "down"
+    STUCK = "stuck"
+
+
+def demo_runs(injection: Injection | None = None) -> tuple[DemoRun, ...]:
+    """Return the runs of the demo; a sequencer that is stuck writes no marker of its second."""
+    stuck = injection is Injection.STUCK
     return (
         DemoRun(
             instrument=SEQUENCER,
@@ -47,8 +60,8 @@ def demo_runs() -> tuple[DemoRun, ...]:
         ),
         DemoRun(
             instrument=SEQUENCER,
-            name="20260313_LH00512_0043_B22KQ8LT4",
-            files=tuple(_sequencer(tiles=140, lanes=1)),
+            name=SECOND,
+            files=tuple(_sequencer(tiles=140, lanes=1))[: -1 if stuck else None],
             seconds=6.0,
         ),
         DemoRun(

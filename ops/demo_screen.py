@@ -112,11 +112,20 @@ class Screen:
         for line in lines:
             self._print(f"  {line}")
 
-    def kept(self, flower: str, config: Path) -> None:
+    def trouble(self, said: str, runbook: str, file: Path, env: Path) -> None:
+        """Say what goes wrong on purpose, and how to go on; nothing but that once it is mended."""
+        self._print(Text(f"\n{said}", style="bold"))
+        if file.exists():
+            self._print(f"{runbook} says what to do. In another terminal:")
+            self._print(f"  . {env}")
+            self._print("  labferry status")
+            self._print(f"  rm {file}    # this mends it\n")
+
+    def kept(self, flower: str, env: Path) -> None:
         """Say what can be looked at until Ctrl-C."""
         self._print(f"\nFlower shows every task: {flower}")
         self._print("In another terminal:")
-        self._print(f"  export LABFERRY_CONFIG={config}")
+        self._print(f"  . {env}")
         self._print("  labferry status\n\nAll of it stays open until Ctrl-C.")
 
     def not_kept(self, flower: str) -> None:

@@ -95,6 +95,9 @@ class MemoryStore:
         self.objects[key] = StoredBody(body, _md5(body), "")
         return _md5(body)
 
+    def renew_credentials(self) -> None:
+        """It asks for none."""
+
     def put_document(self, key: str, body: bytes) -> None:
         with self._lock:
             self.objects[key] = StoredBody(body, _md5(body), "")

@@ -31,6 +31,10 @@ class Blame:
         self._told_s = float("-inf")
         self._told: Failure | None = None
 
+    def renew_credentials(self) -> None:
+        """Ask from now on with credentials that are read again."""
+        self._store.renew_credentials()
+
     def find_systemic(self, failure: Failure) -> Failure | None:
         """Return what stands in the way of every file, or None where it is this one's failure."""
         with self._asking:

@@ -113,8 +113,12 @@ class Permit:
 def ask_permit(gate: Gate, blame: Blame, instrument: str, look: Look) -> Permit:
     """Return what may be done by what was seen; of all processes one at a time may probe.
 
+    While credentials are, or just were, in the way, each message begins with those that are there
+    now: a process that kept old ones would fail where the others pass again.
     Raises: LedgerUnavailable.
     """
+    if any(one.cause is Cause.CREDENTIALS for one in look.seen):
+        blame.renew_credentials()
     permit = Permit(gate, blame, instrument, look.pace)
     permit.struck = any(one.strikes for one in look.seen)
     by_name = {one.name: one for one in look.seen}

@@ -54,6 +54,10 @@ class Bucket:
             self._clients.forget(clients)
         return failure
 
+    def renew_credentials(self) -> None:
+        """Read credentials again before the next request."""
+        self._clients.forget()
+
     def conclude_absence(self, refused: StoreError) -> None:
         """Return if a HEAD's failure means that the object is not there, else raise what it means.
 

@@ -65,10 +65,10 @@ class ClientsOfProcess:
                 self._made = _make(self._settings)
             return self._made
 
-    def forget(self, clients: Clients) -> None:
-        """Make new ones at the next use, with credentials read again."""
+    def forget(self, clients: Clients | None = None) -> None:
+        """Make others than these, or than any, at the next use, with credentials read again."""
         with _MAKING:
-            if self._made is clients:
+            if clients is None or self._made is clients:
                 self._made = None
 
 

@@ -43,6 +43,10 @@ class S3Store:
         self._bucket = Bucket(settings)
         self._max_parts = settings.max_parts
 
+    def renew_credentials(self) -> None:
+        """Read credentials again before the next request."""
+        self._bucket.renew_credentials()
+
     # -- single objects
 
     def find_object(self, key: str) -> StoredObject | None:

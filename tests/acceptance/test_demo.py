@@ -89,7 +89,9 @@ def test_a_folder_of_ones_own_is_ferried_alone_and_only_read(
         line = process.stdout.readline()
         assert line, said
         said += line
-    config = re.search(r"export LABFERRY_CONFIG=(\S+)", said)
+    env = re.search(r"(?m)^  \. (\S+/env)$", said)
+    assert env is not None
+    config = re.search(r"export LABFERRY_CONFIG=(\S+)", Path(env[1]).read_text())
     assert config is not None
     status = labferry.run(
         "--config", config[1], "status", "--json", LABFERRY_LEDGER__URL=_ledger(config[1])

@@ -15,7 +15,8 @@ from typing import Any
 import boto3
 import pytest
 
-from labferry.failures import Kind
+from labferry.errors import StoreError
+from labferry.failures import Kind, classify
 from labferry.s3.store import open_store
 from labferry.states import Event
 from ops.embedded import Weed
@@ -136,6 +137,24 @@ def test_a_wrong_secret_is_held_by_the_real_server_too_and_read_again_when_it_is
     quay.held("large", "SignatureDoesNotMatch")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", weed.secret_key)
     quay.finish()
+    quay.verified("small", "large")
+
+
+def test_a_process_that_kept_old_credentials_does_not_spoil_the_first_probe_after_they_were_renewed(
+    quay: Quay, monkeypatch: pytest.MonkeyPatch, weed: Weed
+) -> None:
+    """Another worker met the refusal, and this one asked nothing since."""
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "ended")
+    quay.dock.store = open_store(quay.dock.settings.store)
+    assert quay.dock.store.puts_many(), "it has read its credentials"
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", weed.secret_key)
+    refused = StoreError(
+        operation="PutObject", key="another", code="SignatureDoesNotMatch", status=403
+    )
+    quay.dock.permit().gate.open(classify(refused))
+    quay.write("small", b"small")
+    quay.write("large", BODY)
+    quay.ferry()
     quay.verified("small", "large")
 
 
