@@ -19,7 +19,7 @@ from ops.dead_letter_commands import dead_letters_app
 from ops.demo_runs import Injection
 from ops.exits import Exit, end_with_code
 from ops.look_commands import examine_all, explain_file, look_after, state_safe, verify_run
-from ops.mend_commands import close_run, hold_runs, limit_rate, release_runs
+from ops.mend_commands import audit_acts, close_run, hold_runs, limit_rate, release_runs
 from ops.profile_commands import profile_app
 from ops.reconcile_commands import reconcile_all
 from ops.replay_commands import replay_files
@@ -257,28 +257,7 @@ app.command("explain", rich_help_panel=LOOK)(explain_file)
 app.command("verify", rich_help_panel=LOOK)(verify_run)
 
 
-@app.command(rich_help_panel=MEND)
-def audit(
-    words: Annotated[
-        list[str] | None, typer.Argument(metavar="[RUN] [verify]", help="Of a run, else all.")
-    ] = None,
-    config: Config = None,
-    json: Json = False,
-) -> None:
-    """Show who changed what, when and why; `audit verify` proves that no line was touched.
-
-    Exit 1 when a line was changed, left out or moved.
-    """
-    from labferry.ledger import open_ledger
-    from ops.audit import read_words, show_audit, verify_audit
-
-    run, verify = read_words(words or [])
-    ledger = open_ledger(load(config, "audit").ledger)
-    if verify:
-        raise typer.Exit(verify_audit(ledger, run, as_json=json))
-    show_audit(ledger, run, as_json=json)
-
-
+app.command("audit", rich_help_panel=MEND)(audit_acts)
 app.command("safe-to-delete", rich_help_panel=AFTER)(state_safe)
 app.command("custody", rich_help_panel=AFTER)(look_after)
 app.command("consume", rich_help_panel=AFTER)(consume_events)

@@ -1,4 +1,4 @@
-"""What do `labferry close`, `hold`, `release` and `limit` take? The work is done elsewhere."""
+"""What do `labferry audit`, `close`, `hold`, `release` and `limit` take? Others do the work."""
 
 from typing import Annotated
 
@@ -106,3 +106,24 @@ def limit_rate(
     asked = Asked(name=name, rate=rate, until=until)
     act = act_of("limit", reason, " ".join([name, rate, *(["until", until] if until else [])]))
     set_limit(settings, asked, act, dry_run=dry_run, as_json=json)
+
+
+def audit_acts(
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[RUN] [verify]", help="Of a run, else all.")
+    ] = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Show who changed what, when and why; `audit verify` proves that no line was touched.
+
+    Exit 1 when a line was changed, left out or moved.
+    """
+    from labferry.ledger import open_ledger
+    from ops.audit import read_words, show_audit, verify_audit
+
+    run, verify = read_words(words or [])
+    ledger = open_ledger(load(config, "audit").ledger)
+    if verify:
+        raise typer.Exit(verify_audit(ledger, run, as_json=json))
+    show_audit(ledger, run, as_json=json)
