@@ -16,7 +16,8 @@ from botocore.client import BaseClient
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from ops.embedded import HOST, Weed, free_ports
+from ops.embedded import Weed
+from ops.loopback import HOST, free_ports
 
 BUCKET = "bench"
 START_TIMEOUT_S = 30

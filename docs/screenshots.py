@@ -22,7 +22,8 @@ from labferry.identity import RunKey
 from labferry.records import Bundle, Lane
 from labferry.settings import StoreSettings
 from labferry.states import State
-from ops.embedded import Valkey, Weed, free_ports
+from ops.embedded import Valkey, Weed
+from ops.loopback import free_ports
 from tests.fault_proxy import FaultProxy
 from tests.faults import Answer, Delay, Drip, rule
 from tests.services import BUCKET, credentials

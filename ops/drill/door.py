@@ -20,7 +20,7 @@ from botocore.session import get_session
 from botocore.utils import get_environ_proxies
 
 from labferry.settings import StoreSettings
-from ops.embedded import HOST
+from ops.loopback import HOST
 
 #: Made anew by the signature, or of one connection alone.
 _NOT_PASSED_ON = re.compile(

@@ -26,8 +26,9 @@ from labferry.s3.store import S3Store, open_store
 from labferry.settings import MIB, Settings, StoreSettings, load_settings
 from labferry.states import State
 from ops.drill.door import Door
-from ops.embedded import HOST, Valkey
+from ops.embedded import Valkey
 from ops.interrupts import Interrupts
+from ops.loopback import HOST
 from ops.processes import Children
 from ops.programs import AGENT, SWEEP, lane_worker
 from ops.verify import Verification

@@ -20,8 +20,9 @@ from labferry.records import Fingerprint, Step
 from labferry.settings import LedgerSettings
 from labferry.states import Event, State
 from ops.cli import app
-from ops.embedded import Valkey, Weed, free_ports
+from ops.embedded import Valkey, Weed
 from ops.exits import Exit
+from ops.loopback import free_ports
 from tests.acceptance.command import Command, ctrl_c, processes_below
 from tests.services import credentials
 from tests.waiting import PATIENCE_S, eventually

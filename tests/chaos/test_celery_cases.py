@@ -20,7 +20,8 @@ from labferry.messages import upload_queue
 from labferry.records import Lane, Step
 from labferry.settings import StoreSettings
 from labferry.states import Event, State
-from ops.embedded import HOST, Valkey
+from ops.embedded import Valkey
+from ops.loopback import HOST
 from tests.dock import fingerprint
 from tests.fault_proxy import FaultProxy
 from tests.faults import Kill, rule

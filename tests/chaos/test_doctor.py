@@ -26,8 +26,9 @@ from ops.doctor.finding import Finding, Verdict
 from ops.doctor.host import look_at_host
 from ops.doctor.ledger import look_at_ledger
 from ops.doctor.store import look_at_store
-from ops.embedded import Valkey, Weed, free_ports
+from ops.embedded import Valkey, Weed
 from ops.exits import Exit
+from ops.loopback import free_ports
 from tests.fault_proxy import FaultProxy
 from tests.faults import Answer, EditReply, EditRequest, Rule, rule
 from tests.quay import COMPLETE, CREATE, HEAD, LIST_UPLOADS, PART_PUT, PUT

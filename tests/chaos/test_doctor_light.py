@@ -20,7 +20,7 @@ from labferry.settings import (
 )
 from ops.doctor.finding import Verdict
 from ops.doctor.light import examine_lightly
-from ops.embedded import HOST, free_ports
+from ops.loopback import HOST, free_ports
 
 GOOD, WARNING, BAD, UNKNOWN = Verdict
 #: Longer than anything takes on a busy machine.

@@ -23,7 +23,8 @@ from labferry.messages import UPLOAD, upload_queue
 from labferry.records import Lane
 from labferry.settings import StoreSettings, load_settings
 from labferry.states import State
-from ops.embedded import Valkey, free_ports
+from ops.embedded import Valkey
+from ops.loopback import free_ports
 from tests.fault_proxy import FaultProxy
 from tests.faults import Answer, rule
 from tests.site import Site, open_site

@@ -20,7 +20,8 @@ from labferry.errors import LedgerUnavailable
 from labferry.ports import Ledger
 from labferry.records import Lane, Outcome, Step
 from labferry.states import Event, State
-from ops.embedded import HOST, Valkey
+from ops.embedded import Valkey
+from ops.loopback import HOST
 from tests.ledger_world import EVIDENCE, PRINT, RUN, TTL_MS, World, server_world
 from tests.waiting import eventually
 

@@ -28,7 +28,8 @@ from labferry.settings import (
 from labferry.settings_events import EventSettings
 from ops.doctor.events import look_at_events
 from ops.doctor.finding import Verdict
-from ops.embedded import Valkey, free_ports
+from ops.embedded import Valkey
+from ops.loopback import free_ports
 from tests.waiting import eventually
 
 RUN = RunKey("scope", "run 1")

@@ -16,7 +16,8 @@ from labferry.ledger.keys import PASSES
 from labferry.ledger.server import FORMAT_KEY
 from labferry.settings import StoreSettings
 from labferry.states import State
-from ops.embedded import Valkey, free_ports
+from ops.embedded import Valkey
+from ops.loopback import free_ports
 from tests.services import LEDGER_DATABASE
 from tests.site import Site, open_site
 from tests.waiting import PATIENCE_S

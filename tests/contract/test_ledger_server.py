@@ -30,7 +30,7 @@ from labferry.states import Event, State
 from labferry.tallies import Tally, What
 from labferry.throttle import Pace
 from labferry.turns import Turn
-from ops.embedded import HOST, free_ports
+from ops.loopback import HOST, free_ports
 from tests.ledger_world import EVIDENCE, PRINT, RUN, World, server_world
 from tests.memory_ledger import new_record
 

@@ -14,8 +14,9 @@ import redis
 from celery import Celery
 
 from labferry.settings import StoreSettings
-from ops.embedded import Valkey, Weed, free_ports
+from ops.embedded import Valkey, Weed
 from ops.flower_probe import Stream
+from ops.loopback import free_ports
 from tests.deaf_pipe import DeafPipe
 from tests.fault_proxy import FaultProxy
 from tests.faults import Answer, rule

@@ -16,7 +16,8 @@ from labferry.settings import StoreSettings
 from labferry.settings_watching import MonitorSettings
 from labferry.states import State
 from labferry.tallies import OTHER, Tally, What
-from ops.embedded import Valkey, free_ports
+from ops.embedded import Valkey
+from ops.loopback import free_ports
 from tests.ledger_world import RUN, World, server_world
 from tests.services import LEDGER_DATABASE
 from tests.site import open_site
