@@ -5,6 +5,8 @@ import threading
 from types import TracebackType
 from typing import Self
 
+from tests.waiting import PATIENCE_S
+
 _SNS_ANSWER = (
     b'<PublishResponse xmlns="http://sns.amazonaws.com/doc/2010-03-31/"><PublishResult>'
     b"<MessageId>1</MessageId></PublishResult></PublishResponse>"
@@ -51,7 +53,7 @@ class AlertServer:
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
-                alerts.hangs.wait(30)
+                alerts.hangs.wait(PATIENCE_S)
                 if alerts.status == 200:
                     alerts.bodies.append(body)
                     alerts.types.append(self.headers["Content-Type"])

@@ -11,6 +11,7 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from math import inf
 from typing import Protocol
 
 import psutil
@@ -18,6 +19,8 @@ import psutil
 from tests.s3_requests import Reply, Request, edited
 
 XML = ("Content-Type", "application/xml")
+#: Between two looks whether a request may go on.
+HELD_S = 0.02
 HTML = b"<html><body>Please log in to the guest network</body></html>"
 
 
@@ -68,6 +71,30 @@ class Pass(Fault):
     async def play(self, exchange: Exchange) -> None:
         await exchange.read_body()
         await exchange.answer(await exchange.forward())
+
+
+@dataclass(slots=True)
+class Hold(Fault):
+    """Lets the first `after` requests through, and the others when the test raises that number: so
+    that a blow falls in the midst of work, however fast the machine is."""
+
+    after: float = 0
+    came: int = 0
+
+    async def play(self, exchange: Exchange) -> None:
+        await self.wait()
+        await Pass().play(exchange)
+
+    async def wait(self) -> None:
+        """Return when it is the next request's turn."""
+        self.came += 1
+        number = self.came
+        while number > self.after:
+            await asyncio.sleep(HELD_S)
+
+    def open(self) -> None:
+        """Let all through."""
+        self.after = inf
 
 
 @dataclass(frozen=True, slots=True)

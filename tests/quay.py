@@ -29,15 +29,13 @@ CREATE, COMPLETE, ABORT = (
 LIST, LIST_PARTS, LIST_UPLOADS = "ListObjectsV2", "ListParts", "ListMultipartUploads"
 
 
-def short(settings: StoreSettings, proxy: FaultProxy) -> StoreSettings:
-    """Return the bucket's settings with the proxy for its endpoint, and short times."""
+def behind(proxy: FaultProxy, settings: StoreSettings) -> StoreSettings:
+    """Return the bucket's settings with the proxy for its endpoint, and small sizes."""
     changes = {
         "endpoint_url": proxy.url,
         "single_put_max_bytes": SINGLE_MAX,
         "part_size_bytes": PART,
-        "connect_timeout_s": 2,
-        "read_timeout_s": 3,
-        "complete_timeout_s": 0.4,
+        "complete_timeout_s": 60,
     }
     return settings.model_copy(update=changes)
 
@@ -55,6 +53,11 @@ class Quay:
         """Write a source file and settle it."""
         self.dock.write(name, body)
         self.dock.settle(name)
+
+    def lose_patience(self, **timeouts_s: float) -> None:
+        """Ask S3 with other timeouts from now on."""
+        changed = behind(self.proxy, self.dock.settings.store).model_copy(update=timeouts_s)
+        self.dock.store = open_store(changed)
 
     def ferry(self, *rules: Rule, proof: Proof = PROVEN, **options: Any) -> dict[str, Result]:
         """Ferry what is eligible, once, under these rules; `results` has each file's last one."""
@@ -115,13 +118,15 @@ class Stores:
 
 def open_stores(settings: StoreSettings, proxy: FaultProxy) -> Stores:
     """Return both, for quays of one session."""
-    return Stores(open_store(short(settings, proxy)), open_store(settings))
+    return Stores(open_store(behind(proxy, settings)), open_store(settings))
 
 
 def open_quay(
     folder: Path, url: str, settings: StoreSettings, proxy: FaultProxy, stores: Stores
 ) -> Quay:
     """Return a quay on an empty ledger."""
-    dock = Dock(folder, url, stores.proxied, store_settings=short(settings, proxy))
+    dock = Dock(folder, url, stores.proxied, store_settings=behind(proxy, settings))
     dock.tune("worker", part_threads=1)
+    # So long a Complete without an answer is awaited; the store waits longer for the answer.
+    dock.tune("store", complete_timeout_s=0.4)
     return Quay(dock, proxy, stores.direct)

@@ -14,7 +14,7 @@ from labferry.settings import StoreSettings
 from labferry.states import Event, State
 from ops.embedded import Valkey
 from tests.fault_proxy import FaultProxy
-from tests.faults import Answer, rule
+from tests.faults import Answer, Hold, rule
 from tests.site import Site, open_site
 
 RUN = RunKey("scope", "movie")
@@ -32,6 +32,12 @@ class Refused:
 
     def mend(self) -> None:
         self.proxy.script()
+
+    def mend_in_part(self) -> Hold:
+        """Mend it, but hold most of what is sent."""
+        hold = Hold(after=8)
+        self.proxy.script(rule(hold, on="PutObject", key="*/raw/*/bad-*"))
+        return hold
 
     def labferry(self, *command: str) -> subprocess.CompletedProcess[str]:
         return self.site.run(*command)

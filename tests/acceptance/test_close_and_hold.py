@@ -11,7 +11,7 @@ from labferry.settings import StoreSettings
 from labferry.states import State
 from ops.embedded import Valkey
 from tests.fault_proxy import FaultProxy
-from tests.faults import Delay, rule
+from tests.faults import Hold, rule
 from tests.replay_site import REASON, RUN, Refused, refused_site
 from tests.site import Site, open_site
 
@@ -89,7 +89,7 @@ def test_a_run_whose_end_never_comes_is_closed_as_not_complete(
 def test_what_is_held_rests_and_loses_nothing(
     tmp_path: Path, valkey: Valkey, store_settings: StoreSettings, ledger_url: str, broker_url: str
 ) -> None:
-    total = 400
+    total = 100
     folder = tmp_path / "share" / RUN.run
     folder.mkdir(parents=True)
     for number in range(total):
@@ -106,12 +106,14 @@ def test_what_is_held_rests_and_loses_nothing(
             changes,
         ) as site,
     ):
-        proxy.script(rule(Delay(before_s=0.1), on="PutObject", key="*/raw/*"))
+        hold = Hold(after=20)
+        proxy.script(rule(hold, on="PutObject", key="*/raw/*"))
         site.start("agent")
         site.start("worker")
         site.until(lambda: count(site, State.VERIFIED) > 10, "some verified")
         held = site.run("hold", "scope", *REASON)
         assert held.returncode == 0, held.stderr
+        hold.open()
         site.until(lambda: count(site, State.UPLOADING) == 0, "what was under way ended")
         resting = count(site, State.VERIFIED)
         assert resting < total

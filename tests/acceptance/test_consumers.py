@@ -66,9 +66,7 @@ def consume(site: Site, log: Path, script: str, *options: str) -> Any:
     noted = f'echo "$0/$1" >> {shlex.quote(str(log))}; {script}'
     command = f"sh -c {shlex.quote(noted)} {{run}} {{generation}}"
     inbox = str(site.folder / "inbox.sqlite3")
-    return site.start(
-        "consume", "--exec", command, "--inbox", inbox, "--lease", "2", "--every", "0.3", *options
-    )
+    return site.start("consume", "--exec", command, "--inbox", inbox, "--every", "0.3", *options)
 
 
 def ran(log: Path) -> list[str]:
@@ -110,7 +108,7 @@ def test_each_generation_is_worked_on_once_whatever_dies(
     site.start("agent")
     site.start("agent")
     write(site, "a.txt")
-    first = consume(site, log, "sleep 600", "--from", "queue")
+    first = consume(site, log, "sleep 600", "--from", "queue", "--lease", "2")
     site.until(lambda: ran(log) == [f"{RUN}/1"], "the first command ran")
     os.kill(first.pid, signal.SIGKILL)
     # Another one, of the bucket alone: the same inbox, so the same work.

@@ -84,7 +84,7 @@ def test_a_cause_that_is_not_mended_costs_one_file(refused: Refused) -> None:
 
 
 def test_a_batch_is_cancelled_from_another_terminal(few: Refused) -> None:
-    few.mend()
+    hold = few.mend_in_part()
     command = ("replay", "--all", *REASON, "--yes", "--detach", "--pace", "2", "--json")
     begun = few.labferry(*command)
     assert begun.returncode == 0, begun.stderr
@@ -93,6 +93,7 @@ def test_a_batch_is_cancelled_from_another_terminal(few: Refused) -> None:
 
     cancelled = few.labferry("replay", "--cancel", batch, "--reason", "wrong run")
     assert cancelled.returncode == 0, cancelled.stderr
+    hold.open()
 
     code, ended = few.facts("replay", "--watch", batch)
     outcomes = few.outcomes(ended)
@@ -169,7 +170,7 @@ def test_two_batches_over_the_same_files_send_each_once(few: Refused) -> None:
 
 
 def test_a_batch_goes_on_when_everything_is_killed_in_its_midst(few: Refused) -> None:
-    few.mend()
+    hold = few.mend_in_part()
     watcher = few.site.start("replay", "--all", *REASON, "--yes", "--pace", "4")
     few.site.until(lambda: few.states()[State.VERIFIED] >= 5, "five verified")
     for process in few.site.processes:
@@ -177,8 +178,14 @@ def test_a_batch_goes_on_when_everything_is_killed_in_its_midst(few: Refused) ->
     watcher.wait(PATIENCE_S)
     assert few.states()[State.VERIFIED] < FEW
 
+    hold.open()
     few.site.start("worker")
-    few.site.until(lambda: few.states()[State.VERIFIED] == FEW, "all verified all the same")
+
+    def is_verified() -> bool:
+        few.site.lapse()
+        return few.states()[State.VERIFIED] == FEW
+
+    few.site.until(is_verified, "all verified all the same")
     few.site.until(lambda: not few.site.ledger.open_batches(), "the batch ended")
     [batch] = few.site.ledger.batches()
     assert batch.counts[Stage.VERIFIED] == FEW
@@ -186,11 +193,12 @@ def test_a_batch_goes_on_when_everything_is_killed_in_its_midst(few: Refused) ->
 
 
 def test_ctrl_c_ends_the_report_and_not_the_batch(few: Refused) -> None:
-    few.mend()
+    hold = few.mend_in_part()
     watcher = few.site.start("replay", "--all", *REASON, "--yes", "--pace", "4")
     few.site.until(lambda: few.states()[State.VERIFIED] >= 5, "five verified")
     os.killpg(watcher.pid, signal.SIGINT)
     assert watcher.wait(PATIENCE_S) == 130
     [log] = few.site.folder.glob("*-replay.log")
     assert "goes on" in log.read_text()
+    hold.open()
     few.site.until(lambda: few.states()[State.VERIFIED] == FEW, "all verified")

@@ -15,6 +15,9 @@ from labferry.records import FileRecord
 from labferry.settings import StoreSettings
 from labferry.states import LEASED, State
 from ops.embedded import Valkey
+from tests.fault_proxy import FaultProxy
+from tests.faults import Hold, rule
+from tests.quay import COMPLETE
 from tests.site import Site, open_site
 
 ILL, WELL = RunKey("scope", "movie 1"), RunKey("seq", "240601_A0001")
@@ -25,7 +28,12 @@ FILES = 100
 
 @pytest.fixture
 def site(
-    tmp_path: Path, valkey: Valkey, store_settings: StoreSettings, ledger_url: str, broker_url: str
+    tmp_path: Path,
+    valkey: Valkey,
+    store_settings: StoreSettings,
+    fault_proxy: FaultProxy,
+    ledger_url: str,
+    broker_url: str,
 ) -> Iterator[Site]:
     """A run of a hundred files on each of two instruments, one of them large; nothing runs yet."""
     roots = {run.instrument: tmp_path / run.instrument for run in (ILL, WELL)}
@@ -36,11 +44,18 @@ def site(
             (folder / f"{number}.txt").write_bytes(b"x" * number)
     (roots["seq"] / WELL.run / "last.txt").write_bytes(b"last")
     with (roots["scope"] / ILL.run / POISON.path).open("wb") as stack:
-        for _ in range(40):
+        for _ in range(3):
             stack.write(os.urandom(5 * MIB))
     store = store_settings.model_copy(
-        update={"single_put_max_bytes": MIB, "part_size_bytes": 5 * MIB}
+        update={
+            "endpoint_url": fault_proxy.url,
+            "single_put_max_bytes": MIB,
+            "part_size_bytes": 5 * MIB,
+        }
     )
+    fault_proxy.script(
+        rule(Hold(), on=COMPLETE, key=f"*/{POISON.path}")
+    )  # whoever has it is killed
     with open_site(tmp_path, valkey, store, roots) as opened:
         yield opened
 
@@ -65,6 +80,7 @@ class Killer:
 
     def is_done(self) -> bool:
         """Kill what holds it now; return whether it is quarantined."""
+        self._site.lapse()
         found = self._site.ledger.find_record(POISON)
         if found is None or found.state not in LEASED or found.token in self.killed:
             return found is not None and found.state is State.QUARANTINED

@@ -53,7 +53,7 @@ from tests.faults import (
     Truncate,
     rule,
 )
-from tests.quay import PART, PART_PUT, PUT, SINGLE_MAX, short
+from tests.quay import PART, PART_PUT, PUT, SINGLE_MAX, behind
 from tests.site import Site, open_site
 from tests.waiting import eventually
 
@@ -164,7 +164,8 @@ def site(
         },
         "worker": {"small_threads": 8, "small_processes": 2, "large_processes": 2},
     }
-    settings = short(store_settings, proxy)
+    soon = {"connect_timeout_s": 2, "read_timeout_s": 3, "complete_timeout_s": 0.4}
+    settings = behind(proxy, store_settings).model_copy(update=soon)
     with open_site(tmp_path, mortal, settings, {"scope": tmp_path / "share"}, changes) as opened:
         yield opened
     end_all_of(opened)

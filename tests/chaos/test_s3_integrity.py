@@ -25,7 +25,7 @@ from tests.faults import (
     Rule,
     rule,
 )
-from tests.quay import ABORT, COMPLETE, CREATE, GET, HEAD, PART_PUT, PUT, SINGLE_MAX, Quay, short
+from tests.quay import ABORT, COMPLETE, CREATE, GET, HEAD, PART_PUT, PUT, SINGLE_MAX, Quay, behind
 
 BODY = os.urandom(SINGLE_MAX + 1)
 WRONG = "AAAAAAAAAAA="
@@ -152,7 +152,7 @@ def test_a_complete_with_a_wrong_checksum_after_a_conflict_is_not_yet_a_dead_let
 def probed(quay: Quay, *rules: Rule) -> Proof:
     """Take the endpoint's proof through these rules."""
     quay.proxy.script(*rules)
-    store = open_store(short(quay.dock.settings.store, quay.proxy))
+    store = open_store(behind(quay.proxy, quay.dock.settings.store))
     return prove(store, quay.dock.layout, now_ms=0)
 
 

@@ -29,7 +29,7 @@ from tests.quay import (
     PART,
     PART_PUT,
     PUT,
-    short,
+    behind,
 )
 from tests.site import Site, open_site
 
@@ -71,13 +71,12 @@ def site(
     for name in SMALL:
         (folder / name).write_bytes(name.encode())
     changes = {
-        "ledger": {"lease_ttl_s": 3, "heartbeat_s": 1, "resend_s": 1, "sweep_interval_s": 0.2},
+        "ledger": {"resend_s": 1, "sweep_interval_s": 0.2},
         "retry": {"worker_losses": 20, "base_s": 0.1, "cap_s": 0.1, "floor_s": 0.05},
         "worker": {"large_processes": 2, "part_threads": 1, "max_bytes_in_flight": PART},
     }
-    # A busy machine takes its time to find the process that asks: it must still be waiting.
-    patience = {"read_timeout_s": 10, "complete_timeout_s": 5}
-    settings = short(store_settings, fault_proxy).model_copy(update=patience)
+    soon = {"complete_timeout_s": 5}
+    settings = behind(fault_proxy, store_settings).model_copy(update=soon)
     with open_site(tmp_path, valkey, settings, {"scope": tmp_path / "share"}, changes) as opened:
         opened.ledger.save_proof(
             settings.endpoint,
@@ -112,7 +111,7 @@ def test_a_worker_killed_before_or_after_any_call_leaves_one_good_object_a_file_
     def complete() -> bool:
         # The dead completer's lock ends by itself after a minute; the test does not wait for that.
         site.ledger._server.client.delete(f"labferry:leader:complete:{RUN}")
-        return site.complete()
+        return site.outlives()
 
     site.until(complete, "the run complete in spite of all kills")
     kills = fault_proxy.asked(fault="Kill")

@@ -135,7 +135,8 @@ def test_a_complete_that_ends_after_it_was_given_up_is_neither_repeated_nor_abor
     quay: Quay,
 ) -> None:
     """Test 6."""
-    quay.dock.tune("store", complete_timeout_s=1.5)
+    quay.lose_patience(complete_timeout_s=0.4)
+    quay.dock.tune("store", complete_timeout_s=60)
     quay.write("f", BODY)
     quay.ferry(rule(Delay(before_s=1), on=COMPLETE))
     quay.verified("f")
@@ -146,7 +147,8 @@ def test_a_complete_that_ends_after_it_was_given_up_is_neither_repeated_nor_abor
 
 def test_a_complete_still_under_way_is_waited_for_by_the_next_owner_too(quay: Quay) -> None:
     """Test 6: the one who sent it died."""
-    quay.dock.tune("store", complete_timeout_s=1.5)
+    quay.lose_patience(complete_timeout_s=0.4)
+    quay.dock.tune("store", complete_timeout_s=60)
     quay.write("f", BODY)
     quay.proxy.script(rule(Delay(before_s=1), on=COMPLETE))
     with pytest.raises(Died):

@@ -19,7 +19,7 @@ from labferry.states import Event, State
 from ops.embedded import Valkey
 from tests.fault_proxy import FaultProxy
 from tests.faults import Delay, Hang, rule
-from tests.quay import PART, PART_PUT, PUT, short
+from tests.quay import PART, PART_PUT, PUT, behind
 from tests.site import Site, open_site
 from tests.waiting import PATIENCE_S
 
@@ -48,8 +48,8 @@ def site_with(
         "ledger": {"lease_ttl_s": NEVER_S, "heartbeat_s": 1, "resend_s": 1},
         "worker": {"small_processes": 1, "large_processes": 1, "soft_shutdown_s": soft_shutdown_s},
     }
-    patient = {"read_timeout_s": NEVER_S, "connect_timeout_s": 60, "complete_timeout_s": 60}
-    settings = short(store, proxy).model_copy(update=patient)
+    patient = {"read_timeout_s": NEVER_S, "complete_timeout_s": 60}
+    settings = behind(proxy, store).model_copy(update=patient)
     share = {"scope": folder / "share"}
     with open_site(folder, valkey, settings, share, changes) as site:
         site.start("sweep")

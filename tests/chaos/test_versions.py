@@ -123,8 +123,11 @@ def test_a_message_of_the_next_number_is_refused_and_its_files_wait_for_a_newer_
     kept = json.loads(site.ledger.dead_messages()[0])
     assert kept["payload"]["version"] == 2
     assert "its version is 2, and this worker reads 1" in kept["why"]
-    states = {one.state for _, one in site.ledger.records(FIRST)}
-    assert states == {State.ELIGIBLE}, "refused, and not lost"
+
+    def states() -> list[State]:
+        return [one.state for _, one in site.ledger.records(FIRST)]
+
+    site.until(lambda: states() == [State.ELIGIBLE] * FILES, "refused, and not lost")
     start_newer(site, NEXT_NUMBER, "worker", "--lane", "small", "--no-sweep")
     present.send_signal(signal.SIGTERM)
     assert present.wait(PATIENCE_S) == 0

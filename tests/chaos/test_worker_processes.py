@@ -17,29 +17,51 @@ from labferry.records import FileRecord, Lane
 from labferry.settings import Settings, StoreSettings, load_settings
 from labferry.states import State
 from ops.embedded import Valkey
+from tests.fault_proxy import FaultProxy
+from tests.faults import Hold, rule
+from tests.quay import PART_PUT
 from tests.site import Site, open_site
 from tests.waiting import PATIENCE_S
 
 RUN = RunKey("scope", "movie 1")
 LARGE = FileKey(RUN, "stack.raw")
 MIB = 1024 * 1024
+PARTS, SENT = 12, 4
+
+
+@pytest.fixture
+def hold() -> Hold:
+    """Lets some parts of the large file pass, and holds the others."""
+    return Hold(after=SENT)
 
 
 @pytest.fixture
 def site(
-    tmp_path: Path, valkey: Valkey, store_settings: StoreSettings, ledger_url: str, broker_url: str
+    tmp_path: Path,
+    valkey: Valkey,
+    store_settings: StoreSettings,
+    fault_proxy: FaultProxy,
+    hold: Hold,
+    ledger_url: str,
+    broker_url: str,
 ) -> Iterator[Site]:
-    """A run with one large file of many parts and some small ones; nothing runs yet."""
+    """A run with one large file of many parts, most of which wait, and some small ones; nothing
+    runs yet."""
     folder = tmp_path / "share" / RUN.run
     folder.mkdir(parents=True)
     with (folder / "stack.raw").open("wb") as stack:
-        for _ in range(40):
+        for _ in range(PARTS):
             stack.write(os.urandom(5 * MIB))
     for number in range(20):
         (folder / f"{number}.txt").write_bytes(b"x" * number)
     store = store_settings.model_copy(
-        update={"single_put_max_bytes": MIB, "part_size_bytes": 5 * MIB}
+        update={
+            "endpoint_url": fault_proxy.url,
+            "single_put_max_bytes": MIB,
+            "part_size_bytes": 5 * MIB,
+        }
     )
+    fault_proxy.script(rule(hold, on=PART_PUT, key=f"*/{LARGE.path}"))
     with open_site(tmp_path, valkey, store, {"scope": tmp_path / "share"}) as opened:
         yield opened
 
@@ -57,7 +79,7 @@ def acknowledged(site: Site) -> int:
 
 
 def in_mid_upload(site: Site) -> None:
-    site.until(lambda: acknowledged(site) >= 3, "three parts of the large file sent")
+    site.until(lambda: acknowledged(site) == SENT, "some parts of the large file sent")
     assert record(site).state is State.UPLOADING
 
 
@@ -71,7 +93,7 @@ def uploading_child(worker: subprocess.Popen[bytes], site: Site) -> psutil.Proce
 
 def whole(site: Site) -> None:
     """Demand one good object, one marker, no open upload."""
-    site.until(site.complete, "the run complete")
+    site.until(site.outlives, "the run complete")
     client = site.client()
     source = (site.roots["scope"] / RUN.run / LARGE.path).read_bytes()
     assert site.body(client, site.layout.raw(LARGE)) == source
@@ -82,7 +104,9 @@ def whole(site: Site) -> None:
     assert uploads.get("Uploads", []) == []
 
 
-def test_a_killed_pool_process_is_a_lost_worker_and_the_same_upload_goes_on(site: Site) -> None:
+def test_a_killed_pool_process_is_a_lost_worker_and_the_same_upload_goes_on(
+    site: Site, hold: Hold
+) -> None:
     worker = site.start("worker")
     site.start("agent")
     in_mid_upload(site)
@@ -90,6 +114,7 @@ def test_a_killed_pool_process_is_a_lost_worker_and_the_same_upload_goes_on(site
     assert plan is not None
 
     uploading_child(worker, site).kill()
+    hold.open()
 
     whole(site)
     assert record(site).lost == 1
@@ -99,7 +124,9 @@ def test_a_killed_pool_process_is_a_lost_worker_and_the_same_upload_goes_on(site
     assert head["Metadata"]["labferry-attempt"] == plan.attempt_token
 
 
-def test_a_killed_worker_takes_its_processes_along_and_another_one_finishes(site: Site) -> None:
+def test_a_killed_worker_takes_its_processes_along_and_another_one_finishes(
+    site: Site, hold: Hold
+) -> None:
     worker = site.start("worker")
     site.start("agent")
     in_mid_upload(site)
@@ -109,6 +136,7 @@ def test_a_killed_worker_takes_its_processes_along_and_another_one_finishes(site
 
     _, alive = psutil.wait_procs(below, timeout=PATIENCE_S)
     assert alive == []
+    hold.open()
     site.start("worker")
     whole(site)
     assert record(site).attempt == 0
@@ -130,8 +158,9 @@ UNREADABLE = [
 
 
 def test_messages_nobody_can_decode_are_kept_and_the_worker_goes_on(
-    site: Site, monkeypatch: pytest.MonkeyPatch
+    site: Site, hold: Hold, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    hold.open()
     app, queue = make_app(settings_of(site, monkeypatch)), upload_queue("scope", Lane.SMALL)
     for payload in UNREADABLE:
         app.send_task(UPLOAD, args=[payload], queue=queue)
@@ -146,9 +175,8 @@ def test_messages_nobody_can_decode_are_kept_and_the_worker_goes_on(
     assert len(site.ledger.dead_messages()) == len(UNREADABLE)
 
 
-def test_the_same_wake_up_published_many_times_uploads_once(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_same_wake_up_published_many_times_uploads_once(site: Site, hold: Hold) -> None:
+    hold.open()
     site.start("agent")
     queue = upload_queue("scope", Lane.LARGE)
     site.until(lambda: site.broker.llen(queue) == 1, "the large file queued")

@@ -87,16 +87,9 @@ def proxy(weed: Weed) -> Iterator[FaultProxy]:
 
 @pytest.fixture
 def settings(store_settings: StoreSettings, proxy: FaultProxy) -> StoreSettings:
-    """The real server behind the proxy; times are short."""
+    """The real server behind the proxy."""
     proxy.script()
-    return store_settings.model_copy(
-        update={
-            "endpoint_url": proxy.url,
-            "connect_timeout_s": 0.5,
-            "read_timeout_s": 0.5,
-            "complete_timeout_s": 0.5,
-        }
-    )
+    return store_settings.model_copy(update={"endpoint_url": proxy.url})
 
 
 @pytest.fixture(scope="module")
@@ -105,15 +98,18 @@ def shared(proxy: FaultProxy, weed: Weed) -> Iterator[S3Store]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AWS_ACCESS_KEY_ID", weed.access_key)
         patch.setenv("AWS_SECRET_ACCESS_KEY", weed.secret_key)
-        yield open_store(
-            StoreSettings(
-                bucket=weed.bucket,
-                endpoint_url=proxy.url,
-                connect_timeout_s=2,
-                read_timeout_s=0.5,
-                complete_timeout_s=0.5,
-            )
+        yield open_store(StoreSettings(bucket=weed.bucket, endpoint_url=proxy.url))
+
+
+@pytest.fixture(scope="module")
+def impatient(shared: S3Store, proxy: FaultProxy, weed: Weed) -> S3Store:
+    """One that soon gives up."""
+    assert shared
+    return open_store(
+        StoreSettings(
+            bucket=weed.bucket, endpoint_url=proxy.url, read_timeout_s=0.5, complete_timeout_s=0.5
         )
+    )
 
 
 def failure_of(call: Callable[[], object]) -> Failure:
@@ -329,10 +325,11 @@ LOST: list[tuple[str, Fault, Case]] = [
     ("fault", "case"), [pytest.param(fault, case, id=f"{n}-{case}") for n, fault, case in LOST]
 )
 def test_a_missing_answer_or_a_strange_one_means_what_research_says(
-    proxy: FaultProxy, shared: S3Store, fault: Fault, case: Case
+    proxy: FaultProxy, shared: S3Store, impatient: S3Store, fault: Fault, case: Case
 ) -> None:
     proxy.script(rule(fault))
-    assert facts(failure_of(lambda: CALLS[case.operation](shared))) == case.expected
+    store = impatient if case.expected[0] == "ReadTimeoutError" else shared
+    assert facts(failure_of(lambda: CALLS[case.operation](store))) == case.expected
 
 
 def test_a_body_cut_while_it_is_read_back_is_transient(
@@ -346,7 +343,8 @@ def test_a_body_cut_while_it_is_read_back_is_transient(
     assert code in {"ResponseStreamingError", "ConnectionClosedError"}
     assert (kind, whose) == (Kind.TRANSIENT, Scope.FILE)
     proxy.script(rule(Truncate(100, closes=False), on=GET))
-    assert facts(failure_of(lambda: b"".join(store.read(key))))[1] is Kind.TRANSIENT
+    soon = open_store(settings.model_copy(update={"read_timeout_s": 1}))
+    assert facts(failure_of(lambda: b"".join(soon.read(key))))[1] is Kind.TRANSIENT
 
 
 def test_a_listing_that_cannot_be_trusted_is_transient(

@@ -54,9 +54,6 @@ def settings(server: CannedServer) -> Iterator[StoreSettings]:
         yield StoreSettings(
             bucket="lab-bucket",
             endpoint_url=server.url,
-            connect_timeout_s=2,
-            read_timeout_s=0.3,
-            complete_timeout_s=5,
         )
 
 
@@ -64,6 +61,12 @@ def settings(server: CannedServer) -> Iterator[StoreSettings]:
 def store(settings: StoreSettings) -> S3Store:
     """One for all tests, because it takes longer to make than to use."""
     return open_store(settings)
+
+
+@pytest.fixture(scope="module")
+def impatient(settings: StoreSettings) -> S3Store:
+    """One that waits long for a Complete alone."""
+    return open_store(settings.model_copy(update={"read_timeout_s": 0.3}))
 
 
 def error_xml(code: str, message: str = "no") -> str:
@@ -180,17 +183,17 @@ def test_a_dropped_connection_is_told_and_not_repeated(
 
 @pytest.mark.parametrize("name", ["put_fast", "put_absent", "find_object", "list_objects"])
 def test_an_answer_that_does_not_come_is_a_timeout(
-    server: CannedServer, store: S3Store, name: str
+    server: CannedServer, impatient: S3Store, name: str
 ) -> None:
     server.answer(Answer(then="hang"))
-    failure = failure_of(CALLS[name], store)
+    failure = failure_of(CALLS[name], impatient)
     assert (failure.code, failure.status) == ("ReadTimeoutError", None)
 
 
-def test_a_complete_is_waited_for_longer(server: CannedServer, store: S3Store) -> None:
+def test_a_complete_is_waited_for_longer(server: CannedServer, impatient: S3Store) -> None:
     body = "<CompleteMultipartUploadResult><ETag>e</ETag></CompleteMultipartUploadResult>"
     server.answer(Answer(200, body, XML, after_s=0.8))
-    store.complete_upload(KEY, "u", {1: PART}, CRC64)
+    impatient.complete_upload(KEY, "u", {1: PART}, CRC64)
     assert len(server.asked) == 1
 
 

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -87,12 +86,8 @@ def test_wrong_credentials_are_told_and_are_not_absence(
         assert (failed.value.code, failed.value.status) == (code, 403), name
 
 
-def test_the_server_is_proven_quickly_and_kept_clean(
-    store: S3Store, store_settings: StoreSettings
-) -> None:
-    begun = time.monotonic()
+def test_the_server_is_proven_and_kept_clean(store: S3Store, store_settings: StoreSettings) -> None:
     proof = prove(store, Layout(store_settings.prefix), now_ms=7)
-    assert time.monotonic() - begun < 5
     assert proof == Proof(
         refuses_wrong_checksum=True,
         attests_checksum=True,

@@ -16,6 +16,7 @@ import redis
 from labferry.errors import ServiceFailed
 from ops import embedded
 from ops.embedded import Valkey, Weed
+from tests.waiting import PATIENCE_S
 
 #: Starts a server, tells its process id and folder, and is then killed without a chance.
 ORPHANER = """
@@ -27,7 +28,7 @@ time.sleep(60)
 """
 
 
-def wait_for(condition: Callable[[], bool], timeout_s: float = 10) -> bool:
+def wait_for(condition: Callable[[], bool], timeout_s: float = PATIENCE_S) -> bool:
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:

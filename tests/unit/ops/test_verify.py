@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from ops.written import written
 from tests.bucket_by_hand import LAYOUT, RUN, complete_bucket
 from tests.manual_clock import ManualClock
 from tests.memory_store import MemoryStore, StoredBody
+from tests.waiting import PATIENCE_S
 
 A_KEY = LAYOUT.raw(RUN.file("a.txt"))
 
@@ -204,16 +204,14 @@ def test_a_request_that_hangs_does_not_outlast_the_deadline() -> None:
 
     class Hanging(MemoryStore):
         def read(self, key: str, version_id: str = "") -> Iterable[bytes]:
-            go_on.wait(60)
+            go_on.wait(PATIENCE_S)
             return super().read(key, version_id)
 
     store = Hanging()
     store.objects = complete_bucket().objects
-    began_s = time.monotonic()
     report = look(store, clock=SystemClock(), budget_s=0.2)
     go_on.set()
     assert report.verdict is Verdict.INCOMPLETE
-    assert time.monotonic() - began_s < 10
 
 
 def test_a_listing_that_cannot_be_trusted_is_no_verdict() -> None:
