@@ -49,7 +49,7 @@ from ops.verify_report import Verdict
 #: How often the runs are looked at.
 LOOK_S = 0.25
 #: The demo gives up when nothing at all moved for this long.
-STUCK_S = 120.0
+STUCK_S = 240.0
 #: Time for programs to stop; nothing of the demo is worth more.
 GRACE_S = 2.0
 VERIFY_S = 300.0
