@@ -5,7 +5,6 @@ what moves meanwhile is no drift. A difference is asked for once more before it 
 what does not fit in memory is sorted on disk.
 """
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -19,7 +18,7 @@ from labferry.identity import MARKER_NAMES, Layout, RunKey
 from labferry.inventory import Differences, compare, fact_line, sorted_lines
 from labferry.ports import Ledger, ObjectStore
 from labferry.source.claims import RunReader
-from labferry.source.share import run_path
+from labferry.source.share import is_here, run_path
 from labferry.source.tally import Names
 from labferry.states import State
 from labferry.stored import Listed
@@ -169,7 +168,7 @@ class Comparison:
         is_over = facts is not None and facts.is_over
         needed = sorted_lines(self._needed(drift.run, is_over=is_over), folder, "needed")
         root = self._roots.get(drift.run.instrument)
-        if root is None or not _is_here(root):
+        if root is None or not is_here(root):
             drift.is_source_seen = next(needed, None) is None
             return
         reader = RunReader(run_path(root, drift.run))
@@ -201,12 +200,3 @@ class Comparison:
         drift.found[Kind.UNKNOWN_MARKER].add(there[number] for number in sorted(unknown))
         lost = sorted(before - set(there))
         drift.found[Kind.LOST_MARKER].add(self._layout.marker(drift.run, one) for one in lost)
-
-
-def _is_here(root: Path) -> bool:
-    """Whether a share is there: an unmounted one leaves an empty folder, or none."""
-    try:
-        with os.scandir(root) as entries:
-            return next(entries, None) is not None
-    except OSError:
-        return False

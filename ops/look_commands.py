@@ -132,7 +132,7 @@ def verify_run(
     config: Config = None,
     budget: Budget = 3600,
     deep: Annotated[
-        bool, typer.Option("--deep", help="Also read every object back and hash it.")
+        bool, typer.Option("--deep", help="Also read every object back, and the source.")
     ] = False,
     output: Output = None,
     json: Json = False,
@@ -140,12 +140,14 @@ def verify_run(
     """Prove from the bucket alone that a run is there as its manifests say.
 
     Compares every object with the manifests: identity, size, ETag. Exit 0 whole, 3 partial, 75 when
-    the time is up, the server does not answer, or no manifest says what should be there.
+    the time is up, the server does not answer, or no manifest says what should be there. With
+    --deep every object is read back and hashed, then every file at the source, if its share can be
+    seen from here: exit 3 also where the source differs or cannot be read.
     """
     from ops.verify_view import show_verification
 
     report = show_verification(
-        load(config, "verify").store,
+        load(config, "verify"),
         run,
         budget_s=budget,
         deep=deep,

@@ -1,4 +1,5 @@
-"""Is a run in the bucket what its manifests say? From the bucket alone: no ledger, no source.
+"""Is a run in the bucket what its manifests say? From the bucket alone: no ledger, and no source
+unless that is asked for.
 
 Every object below the run is listed and compared, by identity, size and ETag, with the manifests,
 whose own digests the completion markers hold. A manifest without a marker is enough; without any
@@ -7,7 +8,7 @@ there is only a count, which says nothing of what is missing.
 
 import hashlib
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -32,6 +33,7 @@ from labferry.s3.checksum import crc64nvme
 from labferry.stored import Listed
 from ops.patience import OverBudget, Patience
 from ops.verify_report import COUNTED, Basis, Report, Verdict, found_words, gap_words
+from ops.verify_source import SourceFound, look_at_source
 
 #: What hangs in one request is not waited for any longer than this after the deadline.
 _HANGING_S = 1.0
@@ -52,7 +54,7 @@ class _Manifest:
 class Verification:
     """One look at one run, with one deadline for every read, retry, wait and page."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what it is made of
         self,
         *,
         store: ObjectStore,
@@ -61,18 +63,21 @@ class Verification:
         clock: Clock,
         budget_s: float,
         deep: bool = False,
+        root: Path | None = None,
     ) -> None:
-        """`deep` reads every object back and hashes it."""
+        """`deep` reads every object back and hashes it, then the source below the `root`."""
         self._store = store
         self._layout = layout
         self._run = run
         self._budget_s = budget_s
         self._patience = Patience(clock, budget_s)
         self._deep = deep
+        self._root = root
         self._generations: list[int] = []
         self._basis = Basis.COUNT
         self._files = self._size = self._read_files = self._read_size = 0
         self._gap: Gap | None = None
+        self._source: SourceFound | None = None
 
     def report(self) -> Report:
         """Return what was found. Raises: NotFound when the bucket has nothing of the run."""
@@ -120,9 +125,11 @@ class Verification:
         self._gap = newest.gap if newest else None
         if self._deep:
             self._read_back(manifests, differences)
+            self._read_source(manifests)
         whole = differences.whole and self._gap is None
         why = found_words(differences) + ("" if marked else "; no marker vouches for it")
         why += gap_words(self._gap) if self._gap else ""
+        why += f"; {self._source.words()}" if self._source else ""
         return self._report(Verdict.COMPLETE if whole else Verdict.PARTIAL, why, differences)
 
     def _manifests(self, folder: Path) -> list[_Manifest]:
@@ -231,6 +238,23 @@ class Verification:
                 if f"{crc64:016x}" != entry.crc64nvme:
                     differences.differs(entry.key)
 
+    def _read_source(self, manifests: Sequence[_Manifest]) -> None:
+        """Read the newest edition of each file at the source."""
+        self._source = SourceFound()
+        older = {
+            entry.supersedes
+            for manifest in manifests[1:]
+            for entry in self._entries(manifest)
+            if entry.supersedes
+        }
+        entries = (
+            entry
+            for manifest in manifests
+            for entry in self._entries(manifest)
+            if entry.key not in older
+        )
+        look_at_source(self._source, self._root, self._run, entries, self._patience.check)
+
     def _crc64(self, entry: Entry) -> int | None:
         """Return the checksum of an object's bytes, of the version that was proven."""
         crc64 = 0
@@ -256,6 +280,7 @@ class Verification:
             gap=self._gap,
             read_files=self._read_files,
             read_size=self._read_size,
+            source=self._source,
         )
 
 

@@ -8,6 +8,7 @@ from labferry.inventory import Differences
 from labferry.manifest import Gap
 from ops.exits import Exit
 from ops.shown import counted
+from ops.verify_source import SourceFound
 
 #: Said where nothing but a count is to be had.
 COUNTED = (
@@ -44,7 +45,10 @@ _EXITS = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """What `labferry verify` reports; `files` and `size` are what the manifests name, or with the
-    basis `count` what is there; `read_files` and `read_size` what was read back and hashed."""
+    basis `count` what is there; `read_files` and `read_size` what was read back and hashed.
+
+    The verdict is of the bucket; `source` is what a deep look found at the source.
+    """
 
     run: RunKey
     verdict: Verdict
@@ -57,11 +61,15 @@ class Report:
     gap: Gap | None = None  # of the newest generation
     read_files: int = 0
     read_size: int = 0
+    source: SourceFound | None = None
 
     @property
     def exit_code(self) -> Exit:
-        """The code the command ends with."""
-        return _EXITS[self.verdict]
+        """The code the command ends with: also a whole bucket, beside a source that differs or
+        could not be read, is something to look into."""
+        code = _EXITS[self.verdict]
+        is_sound = self.source is None or self.source.is_sound
+        return code if code or is_sound else Exit.PARTIAL
 
     def to_json(self) -> dict[str, object]:
         """Return the facts."""
@@ -75,6 +83,7 @@ class Report:
             "bytes": self.size,
             "read_files": self.read_files,
             "read_bytes": self.read_size,
+            "source": self.source.to_json() if self.source else None,
             "left_out": asdict(self.gap) if self.gap else None,
             **asdict(self.differences),
         }

@@ -7,16 +7,17 @@ from pathlib import Path
 from labferry.clock import SystemClock
 from labferry.identity import Layout
 from labferry.s3.store import open_store
-from labferry.settings import StoreSettings
+from labferry.settings import Settings
 from ops.overview import read_run_key
 from ops.shown import counted
 from ops.verify import Verification
 from ops.verify_report import Basis, Report
+from ops.verify_source import SourceFound
 from ops.written import written
 
 
 def show_verification(
-    settings: StoreSettings,
+    settings: Settings,
     run: str,
     *,
     budget_s: float,
@@ -28,18 +29,20 @@ def show_verification(
 
     Raises: NotFound, SettingsError.
     """
-    longest_s = max(budget_s, 1)
+    longest_s, key = max(budget_s, 1), read_run_key(run)
     in_time = {
-        "read_timeout_s": min(settings.read_timeout_s, longest_s),
-        "connect_timeout_s": min(settings.connect_timeout_s, longest_s),
+        "read_timeout_s": min(settings.store.read_timeout_s, longest_s),
+        "connect_timeout_s": min(settings.store.connect_timeout_s, longest_s),
     }
+    instrument = settings.instruments.get(key.instrument)
     report = Verification(
-        store=open_store(settings.model_copy(update=in_time)),
-        layout=Layout(settings.prefix),
-        run=read_run_key(run),
+        store=open_store(settings.store.model_copy(update=in_time)),
+        layout=Layout(settings.store.prefix),
+        run=key,
         clock=SystemClock(),
         budget_s=budget_s,
         deep=deep,
+        root=instrument.root if instrument else None,
     ).report()
     with written(output) as out:
         if as_json:
@@ -59,3 +62,15 @@ def _lines(report: Report) -> Iterator[str]:
     for label in ("missing", "different", "unexpected"):
         for name in getattr(report.differences, label):
             yield f"  {label:10} {name}"
+    if report.source:
+        yield from _source_lines(report.source)
+
+
+def _source_lines(source: SourceFound) -> Iterator[str]:
+    yield f"source read and hashed: {counted(source.files)}, {source.size:,} bytes"
+    for label in ("different", "vanished", "unread"):
+        names = getattr(source, label)
+        for name in names.first:
+            yield f"  {label:10} {name}"
+        if names.count > len(names.first):
+            yield f"  {label:10} and {names.count - len(names.first):,} more"

@@ -21,12 +21,15 @@ def complete_bucket(
     generation: int = 1,
     store: MemoryStore | None = None,
     gap: Gap | None = None,
+    keys: Mapping[str, str] | None = None,
 ) -> MemoryStore:
-    """Return a store with these files, their manifest and its marker."""
+    """Return a store with these files, their manifest and its marker; `keys` are those of new
+    editions, by path."""
     store = store or MemoryStore()
     lines = [header(run, generation)]
     for path, body in sorted(bodies.items()):
-        key = LAYOUT.raw(run.file(path))
+        raw = LAYOUT.raw(run.file(path))
+        key = (keys or {}).get(path, raw)
         put = store.put_absent(key, body, crc64nvme(body), "t")
         fields = {
             "path": path,
@@ -37,6 +40,7 @@ def complete_bucket(
             "etag": put.etag,
             "version_id": "",
             "evidence": "A",
+            **({} if key == raw else {"supersedes": raw}),
         }
         lines.append(json.dumps(fields, ensure_ascii=False).encode() + b"\n")
     manifest = b"".join(lines)

@@ -44,6 +44,15 @@ class Share:
             )
 
 
+def is_here(root: Path) -> bool:
+    """Whether a share is there: an unmounted one leaves an empty folder, or none."""
+    try:
+        with os.scandir(root) as entries:
+            return next(entries, None) is not None
+    except OSError:
+        return False
+
+
 def run_path(root: Path, run: RunKey) -> bytes:
     """Return a run's folder as the source calls it."""
     return os.fsencode(root) + b"/" + decode_path(run.run)

@@ -386,6 +386,8 @@ def test_up_ferries_and_a_second_one_is_refused(
         none = labferry.run("replay", "--all", "--reason", "r", LABFERRY_LEDGER__URL=ledger.url(1))
         assert (none.code, "dead-letters list" in none.out) == (0, True)
     assert labferry.run("verify", "scope/run 1").code == 0
+    deep = labferry.run("verify", "scope/run 1", "--deep")
+    assert (deep.code, "source read and hashed: " in deep.out) == (0, True), deep.out
 
 
 def marker(weed: Weed, key: str) -> bool:

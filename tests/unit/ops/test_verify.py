@@ -1,6 +1,9 @@
 """Is what `labferry verify` reports true, also of a bucket or a server that lies?"""
 
+import errno
 import json
+import os
+import shutil
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -12,12 +15,13 @@ from labferry.clock import SystemClock
 from labferry.errors import BadListing, NotFound, StoreError
 from labferry.identity import RunKey
 from labferry.manifest import Gap
+from labferry.source.claims import RunReader
 from labferry.stored import Listed
 from ops.patience import OverBudget, Patience
 from ops.verify import Verification
 from ops.verify_report import Basis, Report, Verdict
 from ops.written import written
-from tests.bucket_by_hand import LAYOUT, RUN, complete_bucket
+from tests.bucket_by_hand import BODIES, LAYOUT, RUN, complete_bucket
 from tests.manual_clock import ManualClock
 from tests.memory_store import MemoryStore, StoredBody
 from tests.waiting import PATIENCE_S
@@ -25,7 +29,14 @@ from tests.waiting import PATIENCE_S
 A_KEY = LAYOUT.raw(RUN.file("a.txt"))
 
 
-def look(store: Any, *, clock: Any = None, budget_s: float = 600, deep: bool = False) -> Report:
+def look(
+    store: Any,
+    *,
+    clock: Any = None,
+    budget_s: float = 600,
+    deep: bool = False,
+    root: Path | None = None,
+) -> Report:
     return Verification(
         store=store,
         layout=LAYOUT,
@@ -33,6 +44,7 @@ def look(store: Any, *, clock: Any = None, budget_s: float = 600, deep: bool = F
         clock=clock or ManualClock(),
         budget_s=budget_s,
         deep=deep,
+        root=root,
     ).report()
 
 
@@ -145,6 +157,141 @@ def test_deep_reads_back_and_finds_what_a_listing_cannot_show() -> None:
 def test_deep_says_how_much_of_a_whole_run_was_read() -> None:
     report = look(complete_bucket(), deep=True)
     assert (report.verdict, report.read_files) == (Verdict.COMPLETE, 3)
+
+
+# -- the source
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """The instrument's root, with the run as it was when it was proven."""
+    for path, body in BODIES.items():
+        file = tmp_path / "root" / RUN.run / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(body)
+    return tmp_path / "root"
+
+
+def edit(file: Path) -> None:
+    """Change a byte, leave the size and put the time back."""
+    before = file.stat()
+    body = file.read_bytes()
+    file.write_bytes(body[:-1] + b"X")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    after = file.stat()
+    assert (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+
+
+def test_deep_reads_the_source_too(root: Path) -> None:
+    report = look(complete_bucket(), deep=True, root=root)
+    assert report.source
+    assert (report.verdict, report.exit_code) == (Verdict.COMPLETE, 0)
+    assert (report.source.files, report.source.size, report.source.unseen) == (3, 9, "")
+    assert look(complete_bucket(), root=root).source is None, "not asked for"
+
+
+def test_an_edit_that_left_the_size_and_put_the_time_back_is_found(root: Path) -> None:
+    edit(root / RUN.run / "a.txt")
+    report = look(complete_bucket(), deep=True, root=root)
+    assert report.source
+    assert report.source.different.first == ["a.txt"]
+    assert (report.verdict, report.differences.whole) == (Verdict.COMPLETE, True)
+    assert report.exit_code == 3
+    assert "at the source 1 different" in report.why
+
+
+def test_a_source_that_grew_differs(root: Path) -> None:
+    (root / RUN.run / "a.txt").write_bytes(BODIES["a.txt"] + b"!" * 3_000_000)
+    report = look(complete_bucket(), deep=True, root=root)
+    assert report.source
+    assert report.source.different.first == ["a.txt"]
+    assert report.source.size < 3_000_000, "no more is read than shows it"
+
+
+def test_what_vanished_at_the_source_is_named_and_no_fault(root: Path) -> None:
+    (root / RUN.run / "d/b c.txt").unlink()
+    report = look(complete_bucket(), deep=True, root=root)
+    assert report.source
+    assert (report.source.vanished.first, report.exit_code) == (["d/b c.txt"], 0)
+    assert "1 not there any more" in report.why
+
+
+def test_a_source_that_cannot_be_read_is_told(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = RunReader.open
+
+    def denied(reader: RunReader, path: str) -> Any:
+        if path == "a.txt":
+            raise PermissionError(errno.EACCES, "no")
+        return opened(reader, path)
+
+    monkeypatch.setattr(RunReader, "open", denied)
+    report = look(complete_bucket(), deep=True, root=root)
+    assert report.source
+    assert report.source.unread.first == ["a.txt (EACCES)"]
+    assert (report.verdict, report.exit_code) == (Verdict.COMPLETE, 3)
+
+
+def test_of_a_file_with_two_editions_the_newest_is_the_source(root: Path) -> None:
+    store = complete_bucket()
+    key = LAYOUT.edition(RUN.file("a.txt"), 2)
+    complete_bucket({"a.txt": b"other"}, generation=2, store=store, keys={"a.txt": key})
+    (root / RUN.run / "a.txt").write_bytes(b"other")
+    report = look(store, deep=True, root=root)
+    assert report.source
+    assert (report.source.files, report.exit_code) == (3, 0), report.why
+    (root / RUN.run / "a.txt").write_bytes(BODIES["a.txt"])
+    report = look(store, deep=True, root=root)
+    assert report.source
+    assert report.source.different.first == ["a.txt"]
+
+
+@pytest.mark.parametrize("case", ["no settings", "no root", "empty root", "cleaned up"])
+def test_without_a_source_the_bucket_alone_is_verified_and_that_is_said(
+    root: Path, case: str
+) -> None:
+    if case != "no settings":
+        shutil.rmtree(root / RUN.run if case != "no root" else root)
+    if case == "cleaned up":
+        (root / "another run").mkdir()
+    report = look(complete_bucket(), deep=True, root=None if case == "no settings" else root)
+    assert report.source
+    assert (report.verdict, report.exit_code, report.read_files) == (Verdict.COMPLETE, 0, 3)
+    assert "the source was not looked at" in report.why
+    assert report.to_json()["source"] is not None
+
+
+def test_a_share_that_goes_away_meanwhile_says_nothing_of_its_files(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = RunReader.open
+
+    def gone(reader: RunReader, path: str) -> Any:
+        shutil.rmtree(root)
+        monkeypatch.setattr(RunReader, "open", opened)
+        return opened(reader, path)
+
+    monkeypatch.setattr(RunReader, "open", gone)
+    report = look(complete_bucket(), deep=True, root=root)
+    assert report.source
+    assert "went away meanwhile" in report.source.unseen
+    assert report.exit_code == 0
+
+
+def test_reading_the_source_is_within_the_one_deadline(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, opened = ManualClock(), RunReader.open
+
+    def slow(reader: RunReader, path: str) -> Any:
+        clock.now_s += 25
+        return opened(reader, path)
+
+    edit(root / RUN.run / "a.txt")
+    monkeypatch.setattr(RunReader, "open", slow)
+    report = look(complete_bucket(), deep=True, root=root, clock=clock, budget_s=40)
+    assert (report.verdict, report.exit_code) == (Verdict.INCOMPLETE, 75)
+    assert report.source
+    assert report.source.different.first == ["a.txt"], "what was found by then is told"
 
 
 # -- one deadline
