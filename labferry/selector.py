@@ -123,7 +123,7 @@ def read_selector(  # noqa: PLR0913  one a word of the command line
 
 def _read_run(text: str) -> RunKey:
     try:
-        return RunKey.parse(text)
+        return RunKey.parse(text.removesuffix("/"))
     except BadName as error:
         raise _fault("--run", text, "Write INSTRUMENT/RUN.") from error
 

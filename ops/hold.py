@@ -24,16 +24,16 @@ def hold(
     Raises: NotFound, SettingsError, Refused when it is held already.
     """
     held = _read(ledger, instruments, name)
-    if word := ledger.holds().get(name):
+    if word := ledger.holds().get(str(held)):
         raise Refused(
-            what=name,
+            what=str(held),
             why=f"it is held by {word.actor}: {word.reason}",
-            step=f"Let it go on: labferry release {name} --reason TEXT",
+            step=f"Let it go on: labferry release {held} --reason TEXT",
         )
     if not dry_run:
         ledger.hold(held, act)
-    sentence = f"{name} is held: nothing of it is published or completed; what is under way ends."
-    tell_change(sentence, {"name": name, "held": True}, dry_run=dry_run, as_json=as_json)
+    sentence = f"{held} is held: nothing of it is published or completed; what is under way ends."
+    tell_change(sentence, {"name": str(held), "held": True}, dry_run=dry_run, as_json=as_json)
 
 
 def release(
@@ -50,16 +50,17 @@ def release(
     Raises: NotFound, SettingsError, Refused when it is not held.
     """
     held = _read(ledger, instruments, name)
-    if name not in ledger.holds():
+    if str(held) not in ledger.holds():
         others = ", ".join(ledger.holds()) or "nothing"
-        raise Refused(what=name, why="it is not held", step=f"Held is: {others}.")
+        raise Refused(what=str(held), why="it is not held", step=f"Held is: {others}.")
     if not dry_run:
         ledger.release(held, act)
-    facts = {"name": name, "held": False}
-    tell_change(f"{name} goes on.", facts, dry_run=dry_run, as_json=as_json)
+    facts = {"name": str(held), "held": False}
+    tell_change(f"{held} goes on.", facts, dry_run=dry_run, as_json=as_json)
 
 
 def _read(ledger: Ledger, instruments: Iterable[str], name: str) -> RunKey | str:
+    name = name.removesuffix("/")  # a shell completes folders so
     if "/" in name:
         return find_run(ledger, read_run_key(name)).run
     if name in instruments or any(run.instrument == name for run in ledger.runs()):

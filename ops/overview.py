@@ -139,9 +139,9 @@ def read_overview(
 
 
 def read_run_key(text: str) -> RunKey:
-    """Read what a person typed. Raises: SettingsError."""
+    """Read what a person typed, or a shell completed to a folder. Raises: SettingsError."""
     try:
-        return RunKey.parse(text)
+        return RunKey.parse(text.removesuffix("/"))
     except BadName as error:
         raise SettingsError(
             field="RUN",

@@ -83,14 +83,13 @@ def check_rebuild(
 
     Raises: SettingsError, Refused, LedgerUnavailable.
     """
-    if run is not None:
-        read_run_key(run)
+    only = read_run_key(run) if run else None
     known = len(open_ledger(settings.ledger).runs())
     if not dry_run:
         where = f"{without_password(settings.ledger.url)} (runs on record: {known:,})"
         consent(f"Put on record in {where} what {settings.store.bucket} proves?", yes=yes)
     options = [f"--actor={act.actor}", f"--reason={act.reason}"]
-    options += [f"--run={run}"] if run else []
+    options += [f"--run={only}"] if only else []
     return options + (["--dry-run"] if dry_run else [])
 
 

@@ -14,7 +14,7 @@ from labferry.errors import Refused, SettingsError
 from labferry.records import Lane
 from labferry.settings import LedgerSettings, Settings, load_settings
 from labferry.telemetry import emit
-from ops.doctor import examine, exit_of, finding_line
+from ops.doctor import examine, exit_of, print_findings
 from ops.doctor.finding import Verdict
 from ops.embedded import Valkey
 from ops.exits import Exit
@@ -73,10 +73,8 @@ def _start_valkey(data: Path, interrupts: Interrupts, put_away: ExitStack) -> Va
 
 def _examine(settings: Settings) -> None:
     """Say what is not as it should be. Raises: Refused when labferry could not work like that."""
-    console = terminal()
-    findings = [one for one in examine(settings) if one.verdict is not Verdict.GOOD]
-    for one in findings:
-        console.print(finding_line(one))
+    found = (one for one in examine(settings) if one.verdict is not Verdict.GOOD)
+    findings = print_findings(terminal(), found)
     if exit_of(findings) is not Exit.DONE:
         raise Refused(
             what="labferry up",

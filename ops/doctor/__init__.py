@@ -6,9 +6,10 @@ the next step.
 
 import itertools
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, replace
 
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -56,10 +57,7 @@ def show_examination(settings: Settings, *, light: bool, as_json: bool) -> Exit:
         print(json.dumps(facts, indent=2))
         return exit_of(findings)
     console = terminal()
-    findings = []
-    for one in found:
-        findings.append(one)
-        console.print(finding_line(one))
+    findings = print_findings(console, found)
     counts = {verdict: sum(one.verdict is verdict for one in findings) for verdict in Verdict}
     console.print(", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count))
     return exit_of(findings)
@@ -71,6 +69,16 @@ def exit_of(findings: Sequence[Finding]) -> Exit:
     if Verdict.BAD in verdicts:
         return Exit.FAILED
     return Exit.UNAVAILABLE if Verdict.UNKNOWN in verdicts else Exit.DONE
+
+
+def print_findings(console: Console, found: Iterable[Finding]) -> list[Finding]:
+    """Print findings as they are made, each advice once; return them."""
+    findings: list[Finding] = []
+    for one in found:
+        is_told = one.step in {before.step for before in findings}
+        console.print(finding_line(replace(one, step="As above.") if one.step and is_told else one))
+        findings.append(one)
+    return findings
 
 
 def finding_line(finding: Finding) -> Table:

@@ -35,7 +35,10 @@ def examine_lightly(settings: Settings, patience_s: float = PATIENCE_S) -> Itera
     found: dict[Area, list[Finding]] = {}
 
     def look(area: Area) -> None:
-        found[area] = list(looks[area]())
+        try:
+            found[area] = list(looks[area]())
+        except Exception as error:  # noqa: BLE001  nobody else hears how a thread ended
+            found[area] = [_failed(area, error)]
 
     threads = [Thread(target=look, args=[area], daemon=True) for area in looks]
     for one in threads:
@@ -47,6 +50,14 @@ def examine_lightly(settings: Settings, patience_s: float = PATIENCE_S) -> Itera
         yield from found.get(area, [_silent(area, patience_s)])
 
 
+def _failed(area: Area, error: Exception) -> Finding:
+    return area.unknown(
+        "look",
+        f"nobody foresaw this: {type(error).__name__}: {error}",
+        "This is a fault of labferry's: report it with what `labferry doctor` says.",
+    )
+
+
 def _silent(area: Area, patience_s: float) -> Finding:
     return area.unknown(
         "answer", f"no answer within {patience_s:g} s", "`labferry doctor` says more."
@@ -56,8 +67,8 @@ def _silent(area: Area, patience_s: float) -> Finding:
 def look_at_programs(settings: Settings, host: str) -> Iterator[Finding]:
     """Yield whether agents of a host still look, and whether anybody sweeps; a ledger away is told
     already."""
-    ledger = open_ledger(settings.ledger)
     try:
+        ledger = open_ledger(settings.ledger)
         passes, now_ms, is_swept = ledger.passes(), ledger.now_ms(), ledger.is_led("sweep")
     except LabferryError:
         return

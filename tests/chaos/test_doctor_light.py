@@ -18,7 +18,7 @@ from labferry.settings import (
     StoreSettings,
     WorkerSettings,
 )
-from ops.doctor.finding import Verdict
+from ops.doctor.finding import Finding, Verdict
 from ops.doctor.light import examine_lightly
 from ops.loopback import HOST, free_ports
 
@@ -67,6 +67,18 @@ def test_what_is_not_there_is_told(settings: Settings) -> None:
     assert light(away) == {
         "ledger answer": UNKNOWN, "broker answer": UNKNOWN, "bucket access": BAD,
     }  # fmt: skip
+
+
+def test_what_nobody_foresaw_is_unknown_and_told_as_such(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_settings: StoreSettings) -> Finding:
+        raise ZeroDivisionError("of all things")
+
+    monkeypatch.setattr("ops.doctor.light.look_at_access", fail)
+    found = [one for one in examine_lightly(settings, LONG_S) if one.area == "bucket"]
+    assert [(one.check, one.verdict) for one in found] == [("look", UNKNOWN)]
+    assert "ZeroDivisionError: of all things" in found[0].seen
 
 
 def test_what_gives_no_answer_is_not_waited_for(settings: Settings) -> None:

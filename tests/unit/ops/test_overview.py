@@ -300,12 +300,17 @@ def test_one_run_can_be_asked_for() -> None:
     assert [str(facts.run) for facts in overview.runs] == ["a/2"]
 
 
+def test_a_run_may_be_written_as_a_shell_completes_a_folder() -> None:
+    overview = read_overview(Known(run_facts("a/1"), run_facts("a/2")), ["a"], "a/2/")
+    assert [str(facts.run) for facts in overview.runs] == ["a/2"]
+
+
 def test_a_run_that_is_not_known_is_not_found() -> None:
     with pytest.raises(NotFound, match="the run a/3 is not known"):
         read_overview(Known(), [], "a/3")
 
 
-@pytest.mark.parametrize("text", ["a", "a/", "/b", "a/../b", "a b/c"])
+@pytest.mark.parametrize("text", ["a", "a/", "/b", "a/../b", "a b/c", "a/b//", "/"])
 def test_what_is_no_run_is_refused_with_the_form(text: str) -> None:
     with pytest.raises(SettingsError, match="is not INSTRUMENT/RUN"):
         read_overview(Known(), [], text)
