@@ -25,17 +25,21 @@ OURS = {
     for one in MANIFESTS
     if one["kind"] == "Deployment"
 }
+(CUSTODY,) = (
+    one["spec"]["jobTemplate"]["spec"]["template"] for one in MANIFESTS if one["kind"] == "CronJob"
+)
 #: A worker parks what it holds after short uploads had their time.
 GRACE_S = WorkerSettings().soft_shutdown_s + 15
 
 each_unit = pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
-each_of_ours = pytest.mark.parametrize("pod", OURS.values(), ids=OURS)
+PODS = {**OURS, "custody": CUSTODY["spec"]}
+each_of_ours = pytest.mark.parametrize("name", PODS)
 
 
 def runs_a_command(words: list[str]) -> bool:
     command, *options = words
     known = {option for one in COMMANDS[command].params for option in one.opts}
-    return set(options) <= known
+    return {one for one in options if not one.isdecimal()} <= known
 
 
 def service(path: Path) -> configparser.SectionProxy:
@@ -47,8 +51,29 @@ def service(path: Path) -> configparser.SectionProxy:
 
 def test_every_long_running_program_has_a_unit_and_a_deployment() -> None:
     programs = {"agent", "worker", "flower", "monitor"}
-    assert {path.stem for path in UNITS} == {f"labferry-{name}" for name in programs}
+    assert {path.stem for path in UNITS} == {f"labferry-{name}" for name in programs | {"custody"}}
     assert set(OURS) == programs | {"sweep"}
+
+
+def test_custody_is_run_each_night_and_ends_within_its_time() -> None:
+    systemd, (cron,) = ROOT / "ops" / "systemd", (one for one in MANIFESTS if is_cron(one))
+    timer = (systemd / "labferry-custody.timer").read_text("utf-8")
+    assert "OnCalendar=*-*-* " in timer
+    assert "WantedBy=timers.target" in timer
+    unit = service(systemd / "labferry-custody.service")
+    assert (unit["Type"], "Restart" in unit) == ("oneshot", False)
+    words = shlex.split(unit["ExecStart"])[1:]
+    job = cron["spec"]["jobTemplate"]["spec"]
+    (container,) = job["template"]["spec"]["containers"]
+    assert container["args"] == words
+    budget_s = float(words[words.index("--budget") + 1])
+    assert unit["TimeoutStartSec"] == "3h"
+    assert job["activeDeadlineSeconds"] == 3 * 3600 > budget_s
+    assert (job["backoffLimit"], cron["spec"]["concurrencyPolicy"]) == (0, "Forbid")
+
+
+def is_cron(manifest: dict[str, Any]) -> bool:
+    return bool(manifest["kind"] == "CronJob")
 
 
 def test_workers_are_scaled_by_a_metric_that_is_there() -> None:
@@ -74,7 +99,8 @@ def test_a_unit_runs_a_command_as_nobody_special_and_stops_it_in_good_order(path
 
 
 @each_of_ours
-def test_a_pod_runs_a_command_without_rights_and_stops_in_good_order(pod: dict[str, Any]) -> None:
+def test_a_pod_runs_a_command_without_rights_and_stops_in_good_order(name: str) -> None:
+    pod = PODS[name]
     (container,) = pod["containers"]
     assert runs_a_command(container["args"])
     assert pod["securityContext"]["runAsNonRoot"] is True
@@ -85,7 +111,7 @@ def test_a_pod_runs_a_command_without_rights_and_stops_in_good_order(pod: dict[s
     }
     assert pod["terminationGracePeriodSeconds"] > GRACE_S
     assert "memory" in container["resources"]["limits"]
-    assert "livenessProbe" in container
+    assert "livenessProbe" in container or name == "custody"  # which ends by itself
     asked = container.get("readinessProbe", {}).get("exec", {"command": ["", "doctor"]})["command"]
     assert runs_a_command(asked[1:])
     assert {one["name"] for one in container["volumeMounts"] if not one.get("readOnly")} == {"tmp"}
@@ -124,4 +150,5 @@ def test_only_labferry_s_own_pods_reach_the_ledger() -> None:
     (source,) = rule["from"]
     (label,) = source["podSelector"]["matchLabels"].items()
     pods = [one["spec"]["template"] for one in MANIFESTS if one["kind"] == "Deployment"]
+    pods.append(CUSTODY)
     assert all(label in pod["metadata"]["labels"].items() for pod in pods)

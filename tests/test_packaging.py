@@ -39,7 +39,7 @@ def test_the_wheel_holds_four_packages_and_nothing_else(wheel: zipfile.ZipFile) 
 
 
 def test_the_wheel_holds_every_source_file_of_the_packages(wheel: zipfile.ZipFile) -> None:
-    kinds = {".py", ".lua", ".toml", ".typed", ".service", ".yml", ".yaml", ".json"}
+    kinds = {".py", ".lua", ".toml", ".typed", ".service", ".timer", ".yml", ".yaml", ".json"}
     wanted = {
         str(path.relative_to(ROOT))
         for package in PACKAGES
