@@ -12,7 +12,6 @@ from enum import StrEnum
 
 from labferry.failures import Cause, Failure, Scope
 from labferry.throttle import Pace
-from labferry.word import Word
 
 #: What nobody touched for so long is nobody's any more: its host, or its need, is gone.
 FORGOTTEN_MS = 3_600_000
@@ -55,15 +54,11 @@ class Breaker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """All breakers and paces on record, at an instant of the ledger's clock.
-
-    `hold` is an operator's, on the run that was asked about.
-    """
+    """All breakers and paces on record, at an instant of the ledger's clock."""
 
     now_ms: int
     breakers: tuple[Breaker, ...] = ()
     paces: tuple[Pace, ...] = ()
-    hold: Word | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,15 +4,14 @@ from typing import Protocol
 
 from labferry.alerts import Alert, Undelivered
 from labferry.breakers import Breaker, Conditions
-from labferry.identity import RunKey
 from labferry.throttle import Pace
 
 
 class ConditionLedger(Protocol):
     """The part of the ledger that all workers share about endpoint, hosts and alerts."""
 
-    def conditions(self, run: RunKey | None = None) -> Conditions:
-        """Return all breakers and paces on record, over or not, by name, and the hold on a run."""
+    def conditions(self) -> Conditions:
+        """Return all breakers and paces on record, over or not, by name."""
         ...
 
     def swap_breaker(

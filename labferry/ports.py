@@ -10,6 +10,7 @@ from typing import Protocol
 
 from labferry.archive_port import ArchiveLedger
 from labferry.batch_port import BatchLedger
+from labferry.begun import Begun
 from labferry.condition_port import ConditionLedger
 from labferry.identity import FileKey, RunKey
 from labferry.limit_port import LimitLedger
@@ -159,6 +160,11 @@ class Ledger(
     def claim(self, run: RunKey, bundle: int, paths: Sequence[str], holder: int) -> list[Claim]:
         """Take the lease on every file of a bundle that is eligible, each with a new token; the
         rest is left out. A bundle already claimed yields only what is eligible again."""
+        ...
+
+    def begin(self, run: RunKey, bundle: int, paths: Sequence[str], holder: int) -> Begun:
+        """Claim a bundle's files and return what stands in the way, in one step. What an operator
+        holds is not claimed, and its bundle stays sent."""
         ...
 
     def renew(self, run: RunKey, held: Sequence[tuple[str, int]]) -> list[bool]:

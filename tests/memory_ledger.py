@@ -13,6 +13,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from labferry.archive import Archive
 from labferry.audit import Act, Entry, Head, extend, file_change
+from labferry.begun import Begun
 from labferry.breakers import Conditions
 from labferry.dead_letter import DeadFile, DeadLetter
 from labferry.errors import Fenced, Refused
@@ -448,6 +449,18 @@ class MemoryLedger(
         return claims
 
     @atomic
+    def begin(self, run: RunKey, bundle: int, paths: Sequence[str], holder: int) -> Begun:
+        hold = self.find_hold(run)
+        claims = [] if hold else self.claim(run, bundle, paths, holder)
+        data = self.data.get(run)
+        return Begun(
+            claims=claims,
+            conditions=self.conditions,
+            hold=hold,
+            sent=len(data.sent) if data else 0,
+        )
+
+    @atomic
     def renew(self, run: RunKey, held: Sequence[tuple[str, int]]) -> list[bool]:
         data = self.data.get(run)
         renewed = [data is not None and data.holds(path, token) for path, token in held]
@@ -679,8 +692,8 @@ class MemoryLedger(
         return dict(sorted(self._holds.items()))
 
     @atomic
-    def conditions(self, run: RunKey | None = None) -> Conditions:
-        return replace(super().conditions(), hold=self.find_hold(run) if run else None)
+    def conditions(self) -> Conditions:
+        return super().conditions()
 
     @atomic
     def find_hold(self, run: RunKey) -> Word | None:

@@ -1,21 +1,46 @@
 """How do several threads do one job side by side, so that whoever waits can be interrupted?
 
-Threads are daemons and made for one job: none is there before a task, none is carried across a
-fork, and one that hangs in a request keeps no process from ending.
+Threads are daemons: none is there before a task, none is carried across a fork, and one that hangs
+in a request keeps no process from ending. One that has done its job may rest until the next: to
+start a thread for each message takes longer than to send a small file.
 """
 
+import os
 import threading
+from collections import deque
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from traceback import clear_frames
 
 from labferry.ports import Clock
 
+Job = Callable[[], None]
+#: Where threads that rest get their next job, and how many do at most.
+_RESTING: deque[SimpleQueue[Job]] = deque()
+_MOST_RESTING = 2
+os.register_at_fork(after_in_child=_RESTING.clear)
+
+
+def _in_a_thread(job: Job) -> None:
+    try:
+        jobs = _RESTING.pop()
+    except IndexError:
+        jobs = SimpleQueue()
+        threading.Thread(target=_serve, args=(jobs,), daemon=True).start()
+    jobs.put(job)
+
+
+def _serve(jobs: SimpleQueue[Job]) -> None:
+    jobs.get()()
+    while len(_RESTING) < _MOST_RESTING:
+        _RESTING.append(jobs)
+        jobs.get()()
+
 
 class Crew:
     """`count` threads that each call the job once; the job returns when there is nothing left."""
 
-    def __init__(self, job: Callable[[], None], count: int) -> None:
+    def __init__(self, job: Job, count: int) -> None:
         self._job = job
         self._news: SimpleQueue[bool] = SimpleQueue()
         self._working = 0
@@ -26,7 +51,7 @@ class Crew:
         """Let more threads do the job; only for who waits."""
         for _ in range(count):
             self._working += 1
-            threading.Thread(target=self._work, daemon=True).start()
+            _in_a_thread(self._work)
 
     def wake(self) -> None:
         """Let `wait` return before its time."""

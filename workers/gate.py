@@ -12,6 +12,7 @@ from labferry.alerts import breaker_key, breaker_text
 from labferry.breakers import (
     Admission,
     Breaker,
+    Conditions,
     Phase,
     admit,
     breaker_name,
@@ -26,12 +27,10 @@ from labferry.breakers import (
     wait_of,
 )
 from labferry.failures import Cause, Failure
-from labferry.identity import RunKey
 from labferry.ports import Ledger
 from labferry.settings import Settings
 from labferry.telemetry import emit
 from labferry.throttle import share_of, throttled
-from labferry.word import Word
 
 #: A change that met another one so often is left to the others.
 _TRIES = 10
@@ -44,15 +43,11 @@ End = Callable[[Breaker | None, Breaker, int], Breaker | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What was seen of all that stands in the way: may something be done, and at which pace?
-
-    `hold` is an operator's, on the run that was asked about.
-    """
+    """What was seen of all that stands in the way: may something be done, and at which pace?"""
 
     admission: Admission
     seen: Sequence[Breaker]
     pace: float
-    hold: Word | None = None
 
 
 class Gate:
@@ -65,16 +60,18 @@ class Gate:
         self._names = names_of(self._endpoint, host)
         self.rules = settings.breakers.rules(settings.ledger.lease_ttl_s)
 
-    def look(self, run: RunKey | None = None) -> Look:
-        """Return what stands in the way now, of a run or of all."""
-        conditions = self._ledger.conditions(run)
+    def look(self) -> Look:
+        """Return what stands in the way now."""
+        return self.read(self._ledger.conditions())
+
+    def read(self, conditions: Conditions) -> Look:
+        """Return what stands in the way by what was on record just now."""
         seen = in_force(conditions, self._names, self.rules)
         pace = next((one for one in conditions.paces if one.name == self._endpoint), None)
         return Look(
             admission=admit(seen, conditions.now_ms, self.rules),
             seen=seen,
             pace=share_of(pace, conditions.now_ms, self.rules.recovery_ms),
-            hold=conditions.hold,
         )
 
     def begin_probe(self, seen: Breaker, probe: Breaker) -> bool:

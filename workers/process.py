@@ -15,21 +15,20 @@ from labferry.broker import CeleryWakeups
 from labferry.clock import SystemClock
 from labferry.compaction import Records
 from labferry.concurrency import Concurrency
-from labferry.errors import BrokerUnavailable, LedgerUnavailable, MalformedMessage, StoreError
+from labferry.errors import LedgerUnavailable, MalformedMessage, StoreError
 from labferry.events import EventKind
 from labferry.failures import Cause, classify_undone
-from labferry.feed import top_up
 from labferry.identity import Layout, RunKey
 from labferry.ledger import RedisLedger, open_ledger
 from labferry.messages import UploadMessage
-from labferry.records import Claim, Proof, RunFacts
+from labferry.records import Claim, Proof, Step
 from labferry.s3.probe import proven
 from labferry.s3.store import open_store
 from labferry.settings import Settings
 from labferry.states import Event
 from labferry.tallies import What
 from labferry.telemetry import emit, is_told
-from workers.advance import advance
+from workers.afterwards import Afterwards
 from workers.attempt import given_back
 from workers.bandwidth import Bandwidth
 from workers.blame import Blame
@@ -41,8 +40,6 @@ from workers.permit import Permit, ask_permit
 from workers.reasons import Reasons
 from workers.transfer import Result, Transfer
 
-#: A worker that died while it topped up stops others for no longer than this.
-FEED_LOCK_S = 5.0
 #: As long as one that moves a run's records; two at once would only do the same twice.
 _RECORDS_LOCK_S = 600.0
 #: What is believed of an endpoint that could not be asked: nothing.
@@ -64,12 +61,12 @@ class WorkerProcess:
         host = socket.gethostname()
         self.name = f"{host}:{self.pid}"
         self._settings = settings
-        self._wakeups = wakeups
         self._layout = Layout(settings.store.prefix)
         self._clock = SystemClock()
         self._store = open_store(settings.store)
         self.ledger: RedisLedger = open_ledger(settings.ledger)
         self._number = self.ledger.register(self.name)
+        self._afterwards = Afterwards(self.ledger, wakeups, self._clock, settings)
         self._proof: Proof | None = None
         least, most = settings.worker.small_threads, settings.worker.small_threads_most
         self._concurrency = Concurrency(least, max(least, most))
@@ -85,19 +82,20 @@ class WorkerProcess:
 
         What an operator holds is not claimed: the message comes again once it is released.
         """
-        look = self._gate.look(message.run)
-        if look.hold:
+        began_s = self._clock.mono_s()
+        begun = self.ledger.begin(message.run, message.bundle, message.paths, self._number)
+        claims = begun.claims
+        if begun.hold:
             emit("delivery.held", run=str(message.run), bundle=message.bundle)
             return []
-        permit = ask_permit(self._gate, self._blame, message.run.instrument, look)
-        claims = self.ledger.claim(message.run, message.bundle, message.paths, self._number)
         if not claims:
-            permit.leave()
             emit("delivery.dropped", run=str(message.run), bundle=message.bundle)
             self._counters.add(message.run.instrument, What.DELIVERY_DROPPED)
             return []
         self._note(message.run, claims)
         with self._given_back(message.run, claims):
+            look = self._gate.read(begun.conditions())
+            permit = ask_permit(self._gate, self._blame, message.run.instrument, look)
             proof = UNPROVEN if permit.failure else self._proven(permit)
         transfer = Transfer(
             ledger=self.ledger,
@@ -119,18 +117,22 @@ class WorkerProcess:
         if any(_is_share_away(result) for result in results):
             # This node stops taking the instrument's messages in a moment: leave them to others.
             self._clock.sleep_s(self._settings.breakers.share_look_s)
-        self._afterwards(message.run)
+        self._afterwards.take(message.run, begun.sent, began_s)
         return results
 
     @contextmanager
     def _given_back(self, run: RunKey, claims: Sequence[Claim]) -> Iterator[None]:
-        """Give files back when the process is told to exit before they are begun."""
+        """Give files back when they cannot be begun, or the process is told to exit before."""
         try:
             yield
         except (SystemExit, KeyboardInterrupt):
             steps = [given_back(claim, "shutdown", self.name).step for claim in claims]
             with suppress(LedgerUnavailable):
                 self.ledger.move(run, Event.YIELD, steps)
+            raise
+        except MalformedMessage:
+            steps = [Step(path=claim.path, token=claim.token) for claim in claims]
+            self.ledger.move(run, Event.YIELD, steps)
             raise
 
     def close(self) -> None:
@@ -249,31 +251,6 @@ class WorkerProcess:
                 permit.refuse(classify_undone(error))
                 return UNPROVEN
         return self._proof
-
-    def _afterwards(self, run: RunKey) -> None:
-        facts = self.ledger.find_facts(run)
-        if facts is None:
-            return
-        try:
-            advance(facts, self.ledger, self._wakeups, self._settings)
-            if any(facts.ready.values()) and facts.sent * 2 < self._settings.broker.window_messages:
-                self._top_up(run.instrument)
-        except BrokerUnavailable as error:
-            emit("worker.broker_unavailable", level=logging.WARNING, error=str(error))
-
-    def _top_up(self, instrument: str) -> None:
-        """Refill the instrument's window; one worker at a time, or it would be overfilled."""
-        lock = self.ledger.leadership(f"feed:{instrument}", keep_s=FEED_LOCK_S)
-        if not lock.keep():
-            return
-        try:
-            top_up(self.ledger, self._wakeups, self._runs_of(instrument), self._settings)
-        finally:
-            lock.release()
-
-    def _runs_of(self, instrument: str) -> Sequence[RunFacts]:
-        runs = [run for run in self.ledger.active_runs() if run.instrument == instrument]
-        return self.ledger.facts_of(runs)
 
 
 def _of_parts(settings: Settings) -> Concurrency:

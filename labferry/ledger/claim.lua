@@ -1,25 +1,32 @@
--- Take the lease on every eligible file of a bundle, each with a new token.
--- KEYS: files hash, meta hash, leases zset, sent zset, bundles hash
--- ARGV: sources, target, bundle number, holder, ttl_ms, date's place, msgpack [path, ...]
+-- Take the lease on every eligible file of a bundle, each with a new token; of a held run on none.
+-- KEYS: files hash, meta hash, leases zset, sent zset, bundles hash, holds, breakers, paces hash
+-- ARGV: sources, target, bundle number, holder, ttl_ms, date's place, msgpack [path, ...], the names
+--   under which the run may be held
 -- The ledger's own list of the bundle wins over the message's. The first claim of a series is
--- dated. Returns path, record, path, record, ... as they are now.
-local packed = redis.call('HGET', KEYS[5], ARGV[3])
-local paths = packed and cmsgpack.unpack(packed)[5] or cmsgpack.unpack(ARGV[7])
-redis.call('HDEL', KEYS[5], ARGV[3])
-redis.call('ZREM', KEYS[4], ARGV[3])
-local records, claims, leases = find_records(KEYS[1], paths), {}, {}
-local holder, ends, place = tonumber(ARGV[4]), now + tonumber(ARGV[5]), tonumber(ARGV[6])
-for _, path in ipairs(paths) do
-  local record = records[path]
-  if is(record, ARGV[1]) then
-    local lease = struct.pack('<I4I4', token_of(record) + 1, holder)
-    local first = #record < place and place or nil
-    records[path] = redraw(record, ARGV[2], { lease = lease, place = first })
-    push(claims, path, records[path])
-    push(leases, ends, path)
+-- dated. Returns path, record, path, record, ... as they are now; the hold or ''; how many bundles
+-- are still sent; the instant; all breakers and all paces, each as name, value, name, value, ...
+local claims, leases, hold = {}, {}, ''
+for i = #ARGV, 8, -1 do hold = redis.call('HGET', KEYS[6], ARGV[i]) or hold end
+if hold == '' then
+  local packed = redis.call('HGET', KEYS[5], ARGV[3])
+  local paths = packed and cmsgpack.unpack(packed)[5] or cmsgpack.unpack(ARGV[7])
+  redis.call('HDEL', KEYS[5], ARGV[3])
+  redis.call('ZREM', KEYS[4], ARGV[3])
+  local records = find_records(KEYS[1], paths)
+  local holder, ends, place = tonumber(ARGV[4]), now + tonumber(ARGV[5]), tonumber(ARGV[6])
+  for _, path in ipairs(paths) do
+    local record = records[path]
+    if is(record, ARGV[1]) then
+      local lease = struct.pack('<I4I4', token_of(record) + 1, holder)
+      local first = #record < place and place or nil
+      records[path] = redraw(record, ARGV[2], { lease = lease, place = first })
+      push(claims, path, records[path])
+      push(leases, ends, path)
+    end
   end
+  call('HSET', KEYS[1], claims)
+  call('ZADD', KEYS[3], leases)
+  save_counts(KEYS[2])
 end
-call('HSET', KEYS[1], claims)
-call('ZADD', KEYS[3], leases)
-save_counts(KEYS[2])
-return claims
+local breakers, paces = redis.call('HGETALL', KEYS[7]), redis.call('HGETALL', KEYS[8])
+return { claims, hold, redis.call('ZCARD', KEYS[4]), now, breakers, paces }

@@ -1,13 +1,12 @@
 """What stands in the way, and how much may be asked? Records that are swapped, never written."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, TypeVar
 
 from labferry.breakers import Breaker, Conditions, Phase
 from labferry.failures import Cause
-from labferry.identity import RunKey
-from labferry.ledger.holds import first_word, names_of_hold
-from labferry.ledger.keys import ALERT_COUNTS, ALERT_LOG, ALERTS, BREAKERS, HOLDS, PACES
+from labferry.ledger.keys import ALERT_COUNTS, ALERT_LOG, ALERTS, BREAKERS, PACES
 from labferry.ledger.section import Section
 from labferry.ledger.server import Argument, Key, to_ms
 from labferry.throttle import Pace
@@ -20,23 +19,16 @@ _Condition = TypeVar("_Condition", Breaker, Pace)
 class BreakerRecords(Section):
     """The part of the ledger that holds breakers and paces."""
 
-    def conditions(self, run: RunKey | None = None) -> Conditions:
-        """Return all breakers and paces on record, and the hold on a run."""
+    def conditions(self) -> Conditions:
+        """Return all breakers and paces on record."""
 
         def fill(pipe: Any) -> None:
             pipe.time()
             pipe.hgetall(BREAKERS)
             pipe.hgetall(PACES)
-            if run is not None:
-                pipe.hmget(HOLDS, names_of_hold(run))
 
-        now, breakers, paces, *holds = self._server.pipeline(fill)
-        return Conditions(
-            now_ms=to_ms(now),
-            breakers=tuple(_unpack(Breaker, breakers[name]) for name in sorted(breakers)),
-            paces=tuple(_unpack(Pace, paces[name]) for name in sorted(paces)),
-            hold=first_word(holds[0]) if holds else None,
-        )
+        now, breakers, paces = self._server.pipeline(fill)
+        return unpack_conditions(to_ms(now), breakers, paces)
 
     def swap_breaker(
         self, seen: Breaker | None, new: Breaker | None, alert: tuple[str, str] | None = None
@@ -59,6 +51,17 @@ class BreakerRecords(Section):
         args: list[Argument] = [one.name, revision, value, *alert]
         keys: list[Key] = [key, ALERTS, ALERT_COUNTS, ALERT_LOG]
         return bool(self._server.script("swap", keys, args))
+
+
+def unpack_conditions(
+    now_ms: int, breakers: Mapping[bytes, bytes], paces: Mapping[bytes, bytes]
+) -> Conditions:
+    """Read what is on record. Raises: MalformedMessage."""
+    return Conditions(
+        now_ms=now_ms,
+        breakers=tuple(_unpack(Breaker, breakers[name]) for name in sorted(breakers)),
+        paces=tuple(_unpack(Pace, paces[name]) for name in sorted(paces)),
+    )
 
 
 def _pack(condition: _Condition, revision: int) -> str:

@@ -1,13 +1,17 @@
 """Who holds which file, by which token and for how long?"""
 
 from collections.abc import Sequence
+from functools import partial
 
+from labferry.begun import Begun
 from labferry.identity import RunKey
+from labferry.ledger.conditions import unpack_conditions
 from labferry.ledger.files import read_records
-from labferry.ledger.keys import WORKER_NAMES, WORKER_NUMBERS, RunKeys
+from labferry.ledger.holds import names_of_hold, unpack_word
+from labferry.ledger.keys import BREAKERS, HOLDS, PACES, WORKER_NAMES, WORKER_NUMBERS, RunKeys
 from labferry.ledger.layout import PLACE_OF, letters, unpack_record
 from labferry.ledger.section import Section
-from labferry.ledger.server import Argument, pack, to_ms
+from labferry.ledger.server import Argument, Reply, pack, to_ms
 from labferry.records import Claim, FileRecord
 from labferry.states import LEASED, MOVE_OF, Event
 
@@ -31,10 +35,35 @@ class Leases(Section):
 
     def claim(self, run: RunKey, bundle: int, paths: Sequence[str], holder: int) -> list[Claim]:
         """Take the lease on every eligible file of a bundle."""
+        return _claims(self._claim(run, bundle, paths, holder)[0], bundle)
+
+    def begin(self, run: RunKey, bundle: int, paths: Sequence[str], holder: int) -> Begun:
+        """Claim what no operator holds, and return what stands in the way."""
+        names = names_of_hold(run)
+        claimed, hold, sent, now, *found = self._claim(run, bundle, paths, holder, names)
+        breakers, paces = (dict(zip(flat[::2], flat[1::2], strict=True)) for flat in found)
+        return Begun(
+            claims=_claims(claimed, bundle),
+            conditions=partial(unpack_conditions, now, breakers, paces),
+            hold=unpack_word(hold or None),
+            sent=sent,
+        )
+
+    def _claim(
+        self,
+        run: RunKey,
+        bundle: int,
+        paths: Sequence[str],
+        holder: int,
+        holds: Sequence[str] = (),
+    ) -> Reply:
         keys, move = RunKeys(run), MOVE_OF[Event.CLAIM]
-        replies = self._server.script(
+        return self._server.script(
             "claim",
-            [keys.files, keys.meta, keys.leases, keys.sent, keys.bundles],
+            [
+                keys.files, keys.meta, keys.leases, keys.sent, keys.bundles, HOLDS, BREAKERS,
+                PACES,
+            ],
             [
                 letters(move.sources),
                 move.target.wire,
@@ -43,15 +72,9 @@ class Leases(Section):
                 self._ttl_ms,
                 PLACE_OF["claimed_ms"],
                 pack(list(paths)),
+                *holds,
             ],
-        )
-        claims = []
-        for path, value in zip(replies[::2], replies[1::2], strict=True):
-            record = unpack_record(value)
-            claims.append(
-                Claim(path=path.decode(), token=record.token, record=record, bundle=bundle)
-            )
-        return claims
+        )  # fmt: skip
 
     def renew(self, run: RunKey, held: Sequence[tuple[str, int]]) -> list[bool]:
         """Extend leases."""
@@ -66,3 +89,11 @@ class Leases(Section):
         now = to_ms(self._server.ask(client.time))
         paths = self._server.ask(client.zrangebyscore, keys.leases, "-inf", now, start=0, num=limit)
         return read_records(self._server, run, paths)
+
+
+def _claims(replies: Sequence[bytes], bundle: int) -> list[Claim]:
+    claims = []
+    for path, value in zip(replies[::2], replies[1::2], strict=True):
+        record = unpack_record(value)
+        claims.append(Claim(path=path.decode(), token=record.token, record=record, bundle=bundle))
+    return claims

@@ -1,10 +1,14 @@
 """Does every ledger bundle eligible files, and keep each bundle until it is claimed?"""
 
+from dataclasses import replace
+
 import pytest
 
-from labferry.records import Bundle, Lane, Outcome, Step
+from labferry.identity import RunKey
+from labferry.records import Bundle, Claim, Lane, Outcome, Step
 from labferry.states import Event, State
-from tests.ledger_world import EVIDENCE, OTHER, PRINT, RESEND_MS, RUN, World
+from labferry.throttle import Pace
+from tests.ledger_world import ACT, EVIDENCE, OTHER, PRINT, RESEND_MS, RUN, World
 
 HOUR_MS = 3_600_000
 
@@ -332,3 +336,45 @@ def test_a_retried_file_is_claimed_under_a_higher_token(world: World) -> None:
         (bundle,) = world.ledger.take_due(RUN, 1)
         (token,) = world.claim(bundle=bundle.number)
         assert token == expected
+
+
+# -- what else a worker learns as it begins
+
+
+def test_who_begins_learns_how_many_messages_are_still_out_and_what_stands_in_the_way(
+    world: World,
+) -> None:
+    world.settle("a", "b", "c")
+    first, second, third = world.take(max_files=1)
+    pace = Pace(name="http://s3/b", share=0.25, at_ms=9, code="SlowDown", message="less, please")
+    assert world.ledger.swap_pace(None, pace)
+    begun = world.ledger.begin(RUN, first.number, first.paths, 7)
+    assert begun.claims == [Claim(path="a", token=1, record=world.record("a"), bundle=first.number)]
+    assert begun.claims[0].record.holder == 7
+    assert (begun.sent, begun.hold) == (2, None)
+    now = world.ledger.conditions()
+    assert replace(begun.conditions(), now_ms=0) == replace(now, now_ms=0)
+    assert begun.conditions().now_ms == pytest.approx(now.now_ms, abs=1000)
+    for bundle, sent in ((second, 1), (third, 0), (third, 0)):
+        assert world.ledger.begin(RUN, bundle.number, bundle.paths, 7).sent == sent
+
+
+@pytest.mark.parametrize("held", [RUN, RUN.instrument])
+def test_who_begins_claims_nothing_that_is_held_and_its_message_stays_out(
+    world: World, held: RunKey | str
+) -> None:
+    world.settle("a")
+    (bundle,) = world.take()
+    world.ledger.hold(held, ACT)
+    begun = world.ledger.begin(RUN, bundle.number, bundle.paths, 1)
+    assert (begun.claims, begun.sent) == ([], 1)
+    assert begun.hold == world.ledger.find_hold(RUN) is not None
+    assert world.record("a").state is State.ELIGIBLE
+    world.ledger.release(held, ACT)
+    begun = world.ledger.begin(RUN, bundle.number, bundle.paths, 1)
+    assert ([claim.token for claim in begun.claims], begun.sent, begun.hold) == ([1], 0, None)
+
+
+def test_a_run_never_seen_has_nothing_to_begin_with(world: World) -> None:
+    begun = world.ledger.begin(OTHER, 1, ["a"], 1)
+    assert (begun.claims, begun.sent, begun.hold) == ([], 0, None)

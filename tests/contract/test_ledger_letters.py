@@ -372,8 +372,6 @@ def test_a_hold_is_on_record_with_who_and_why_until_it_is_released(world: World)
     assert (facts.hold.actor, facts.hold.reason) == (ACT.actor, ACT.reason)
     assert world.ledger.find_hold(RUN) == facts.hold
     assert world.ledger.holds() == {str(RUN): facts.hold}
-    assert world.ledger.conditions(RUN).hold == facts.hold
-    assert world.ledger.conditions().hold is world.ledger.conditions(OTHER).hold is None
     assert world.facts(OTHER).hold is world.ledger.find_hold(OTHER) is None
     world.ledger.release(RUN, ACT)
     assert world.facts().hold is None
@@ -385,7 +383,7 @@ def test_a_hold_is_on_record_with_who_and_why_until_it_is_released(world: World)
 def test_an_instrument_that_is_held_holds_its_runs(world: World) -> None:
     world.discover("a")
     world.ledger.hold(RUN.instrument, ACT)
-    assert world.facts().hold == world.ledger.conditions(RUN).hold is not None
+    assert world.facts().hold == world.ledger.find_hold(RUN) is not None
     assert list(world.ledger.holds()) == [RUN.instrument]
     assert len(list(world.ledger.audit(None))) == 1
     world.ledger.release(RUN.instrument, ACT)

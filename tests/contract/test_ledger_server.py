@@ -73,6 +73,7 @@ CALLS: dict[str, Callable[[Ledger], object]] = {
     "register": lambda ledger: ledger.register("w"),
     "worker_name": lambda ledger: ledger.worker_name(1),
     "claim": lambda ledger: ledger.claim(RUN, 1, ["a"], 1),
+    "begin": lambda ledger: ledger.begin(RUN, 1, ["a"], 1),
     "renew": lambda ledger: ledger.renew(RUN, [("a", 1)]),
     "find_upload": lambda ledger: ledger.find_upload(FILE),
     "save_upload": lambda ledger: ledger.save_upload(FILE, 1, UPLOAD),

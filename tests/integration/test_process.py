@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from labferry.breakers import Breaker, Phase
-from labferry.errors import StoreError
+from labferry.errors import MalformedMessage, StoreError
 from labferry.failures import Cause
 from labferry.identity import RunKey
-from labferry.ledger.keys import ACTIVE, FINISHED
+from labferry.ledger.keys import ACTIVE, BREAKERS, FINISHED
 from labferry.limits import Limit
 from labferry.messages import UploadMessage
 from labferry.records import Fingerprint, Lane, Note, Step
@@ -48,7 +48,8 @@ class Site:
             instruments={"seq": InstrumentSettings(root=self.root)},
             breakers=BreakerSettings(probe_s=600, probe_cap_s=600, share_look_s=0.01),
         )
-        self.process = WorkerProcess(self.settings, RecordedWakeups())  # type: ignore[arg-type]
+        self.wakeups = RecordedWakeups()
+        self.process = WorkerProcess(self.settings, self.wakeups)  # type: ignore[arg-type]
         self.ledger = self.process.ledger
 
     def settle(self, name: str = "f", body: bytes = b"bytes") -> UploadMessage:
@@ -165,6 +166,52 @@ def test_files_of_an_absent_share_are_given_back_and_its_breaker_opens(site: Sit
     assert result.state is State.ELIGIBLE
     assert site.breaker().cause is Cause.SHARE
     assert site.ledger.history(RUN.file("f")) == []
+
+
+def test_files_are_given_back_where_what_stands_in_the_way_cannot_be_read(site: Site) -> None:
+    message = site.settle()
+    site.ledger._server.client.hset(BREAKERS, "x", b"1 {}")
+    with pytest.raises(MalformedMessage):
+        site.process.upload(message)
+    record = site.ledger.find_record(RUN.file("f"))
+    assert record is not None
+    assert (record.state, record.attempt, record.lost) == (State.ELIGIBLE, 0, 0)
+
+
+def test_a_held_run_is_left_alone_and_its_message_comes_again(site: Site) -> None:
+    message = site.settle()
+    site.ledger.hold(RUN, ACT)
+    assert site.process.upload(message) == []
+    assert site.state() is State.ELIGIBLE
+    site.ledger.release(RUN, ACT)
+    (result,) = site.process.upload(message)
+    assert result.state is State.VERIFIED
+
+
+# -- a run's next step
+
+
+def test_the_last_message_takes_a_run_s_next_step(site: Site) -> None:
+    message = site.settle()
+    assert site.ledger.seal(RUN, [], 1)
+    site.process.upload(message)
+    assert site.wakeups.completions == [RUN]
+
+
+def test_a_run_is_not_looked_at_after_each_of_many_messages(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[RunKey] = []
+    monkeypatch.setattr(site.ledger, "find_facts", looks.append)
+    first, second, *others = (site.settle(f"f{number:03}") for number in range(130))
+    monkeypatch.setattr("workers.afterwards._MOMENT_S", 0)
+    site.process.upload(first)
+    assert looks == [RUN], "129 are out, but that was seen a while ago"
+    monkeypatch.setattr("workers.afterwards._MOMENT_S", 600)
+    site.process.upload(second)
+    assert (len(looks), len(others)) == (1, 128)
+    site.process.upload(others[0])
+    assert len(looks) == 2, "less than half of the window is out"
 
 
 # -- the records of a run that is over

@@ -1,5 +1,6 @@
 """Do threads share a job, and can whoever waits for them be interrupted?"""
 
+import os
 import signal
 import threading
 import weakref
@@ -27,6 +28,33 @@ def test_every_thread_does_the_job_once() -> None:
     wait_out(crew)
     assert len(seen) == 3
     assert crew.is_done
+
+
+def test_a_thread_that_is_done_does_the_next_job() -> None:
+    seen: deque[threading.Thread] = deque()
+    for _ in range(20):
+        wait_out(Crew(lambda: seen.append(threading.current_thread()), 1))
+    assert len(seen) == 20
+    assert len(set(seen)) < 20
+
+
+def test_no_more_threads_rest_than_are_often_needed() -> None:
+    go, before = threading.Event(), threading.active_count()
+    crew = Crew(go.wait, 20)
+    go.set()
+    wait_out(crew)
+    eventually(lambda: threading.active_count() <= before + 2)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_thread_that_rests_is_not_carried_across_a_fork() -> None:
+    wait_out(Crew(lambda: None, 1))
+    child = os.fork()
+    if not child:
+        signal.alarm(30)
+        wait_out(Crew(lambda: None, 1))
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_waiting_ends_early_when_woken() -> None:

@@ -18,7 +18,7 @@ from tests.unit.workers.test_heartbeat import claim
 from tests.waiting import PATIENCE_S, eventually
 from workers import parts
 from workers.attempt import Attempt
-from workers.crew import ByteGate
+from workers.crew import _RESTING, ByteGate
 from workers.parts import PartSender, Room
 
 SIZE = 4
@@ -64,16 +64,20 @@ class Store:
         return "etag"
 
 
+def at_work() -> int:
+    return threading.active_count() - len(_RESTING)
+
+
 class Ledger:
-    """Takes the last receipts only when all other threads are gone."""
+    """Takes the last receipts only when all other threads are done."""
 
     def __init__(self) -> None:
-        self.others = threading.active_count()
+        self.others = at_work()
         self.saved: dict[int, Part] = {}
 
     def save_parts(self, file: object, token: int, parts: dict[int, Part]) -> None:
         if all(part.etag for part in parts.values()):
-            eventually(lambda: threading.active_count() <= self.others + 1)
+            eventually(lambda: at_work() <= self.others + 1)
         self.saved.update(parts)
 
 
