@@ -48,6 +48,7 @@ BOUNDS = {
     ("unbundled-10k", "files_per_s"): Bound(least=700),
     ("fairness", "ratio_together"): Bound(most=2),
     ("fairness", "ratio_in_turn"): Bound(most=2),
+    ("poison", "ratio"): Bound(least=0.9),
 }
 
 #: Of any work: the agent, and one process of a worker.

@@ -32,7 +32,7 @@ FLOOD = RunKey("flood", "run")
 def measure_latency(job: Job) -> Cost:
     """Return how long each file takes that comes to an idle system, one after the other."""
     count = len(job.point.sizes)
-    with _site(job) as (arrivals, _, meter):
+    with two_instruments(job, "few", "flood") as (arrivals, _, meter):
         times = arrivals.in_turn("run", count, IDLE_SPACING_S)
         cost = meter.stop()
     settled = p50_p99([1000 * one.since_settled_s for one in times])
@@ -49,7 +49,7 @@ def measure_latency(job: Job) -> Cost:
 def measure_fairness(job: Job) -> Cost:
     """Return how long few files take alone and beside the files of the job, and their ratios."""
     count = len(job.point.sizes)
-    with _site(job) as (arrivals, ledger, meter):
+    with two_instruments(job, "few", "flood") as (arrivals, ledger, meter):
         alone = _rounds(arrivals, "alone")
         job.folder.rename(job.scratch / "root" / "flood" / "run")
         try:
@@ -71,19 +71,25 @@ def measure_fairness(job: Job) -> Cost:
 
 
 @contextmanager
-def _site(job: Job) -> Iterator[tuple[Arrivals, RedisLedger, Meter]]:
+def two_instruments(
+    job: Job, watched: str, other: str
+) -> Iterator[tuple[Arrivals, RedisLedger, Meter]]:
+    """Run labferry for two instruments, the arrivals of one of them being watched.
+
+    Their roots are in the folder `root` of the job's scratch.
+    """
     root = job.scratch / "root"
-    for name in ("few", "flood"):
+    for name in (watched, other):
         (root / name).mkdir(parents=True)
     with Valkey(job.scratch / "valkey") as valkey:
         instruments = {
-            "few": {"root": str(root / "few"), **FIELDS},
-            "flood": {"root": str(root / "flood"), "quiet_s": 0, "settle_window_s": 0},
+            watched: {"root": str(root / watched), **FIELDS},
+            other: {"root": str(root / other), "quiet_s": 0, "settle_window_s": 0},
         }
         to = job.endpoint
         settings = write_settings(job.scratch / "labferry.toml", to, valkey, instruments)
         ledger = open_ledger(LedgerSettings(url=valkey.url(1)))
-        arrivals = Arrivals("few", ledger, root / "few", job.scratch)
+        arrivals = Arrivals(watched, ledger, root / watched, job.scratch)
         with programs(settings, to, job.scratch, job.point.environment) as (worker, agent):
             arrivals.together("warm", FEW)
             roots = {"worker": worker.pid, "agent": agent.pid, "ledger": valkey.pid}

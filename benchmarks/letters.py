@@ -1,7 +1,8 @@
 """How long do dead letters take: to list them, to write them out, to send them in again?
 
-All files of a run are brought to quarantine by the ledger, with one error each. The commands are
-real, their start included; a real worker and agent ferry what was sent in again, at the usual pace.
+All files of a run are brought to quarantine by the ledger, a third of them by each of three causes.
+The commands are real, their start included; a real worker and agent ferry what was sent in again,
+at the usual pace.
 """
 
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from dataclasses import replace
 
 from benchmarks.at_rest import AtRest, at_rest, timed
 from benchmarks.job import Job
-from benchmarks.ledgered import RUN
+from benchmarks.ledgered import RUN, Ledgered
 from benchmarks.loads import MIB
 from benchmarks.processes import Cost, Meter
 from benchmarks.programs import programs
@@ -17,7 +18,11 @@ from benchmarks.waiting import await_facts
 from labferry.records import Note, RunFacts
 from labferry.states import Event, State
 
-DENIED = Note(event=Event.QUARANTINE, kind="permanent", code="AccessDenied", message="not allowed")
+CAUSES = {
+    "AccessDenied": "not allowed",
+    "KeyTooLongError": "the name cannot be a key",
+    "ObjectLocked": "what stands there stays",
+}
 
 
 def measure_letters(job: Job) -> Cost:
@@ -29,33 +34,41 @@ def measure_letters(job: Job) -> Cost:
     with at_rest(job) as site:
         site.command("scan")
         site.claim()
-        buried_s, _ = timed(lambda: site.run.end(Event.QUARANTINE, note=DENIED))
+        buried_s, _ = timed(lambda: _bury(site.run))
         output = str(job.scratch / "letters.jsonl")
-        lists = {
-            "list_s": site.command("dead-letters", "list"),
-            "list_files_s": site.command("dead-letters", "list", "--files"),
-            "export_s": site.command("dead-letters", "export", "--output", output),
+        asked = ("requeue", "--all", "--reason", "bench")
+        commands = {
+            "list": site.command("dead-letters", "list"),
+            "list_files": site.command("dead-letters", "list", "--files"),
+            "export": site.command("dead-letters", "export", "--output", output),
         }
         with programs(site.config, job.endpoint, job.scratch) as (worker, agent):
             roots = {"worker": worker.pid, "agent": agent.pid, "ledger": site.run.valkey.pid}
             meter = Meter(roots)
             told_s = _until_s(site, "the bucket told", lambda facts: not facts.reasons_due)
-            asked = ["--all", "--reason", "bench", "--yes", "--detach"]
-            requeued = site.command("dead-letters", "requeue", *asked)
+            commands["preview"] = site.command("dead-letters", *asked, "--dry-run")
+            commands["requeue"] = site.command("dead-letters", *asked, "--yes", "--detach")
             verified_s = _until_s(
                 site, "all verified", lambda facts: facts.counts[State.VERIFIED] == count
             )
             cost = meter.stop()
     figures = {
         "letters_per_s": count / buried_s,
-        **{name: one.wall_s for name, one in lists.items()},
-        "list_peak_mib": lists["list_s"].peak_rss_bytes / MIB,
+        **{f"{name}_s": one.wall_s for name, one in commands.items()},
+        **{f"{name}_peak_mib": one.peak_rss_bytes / MIB for name, one in commands.items()},
         "bucket_told_s": told_s,
-        "requeue_s": requeued.wall_s,
-        "requeued_files_per_s": count / requeued.wall_s,
-        "verified_after_s": requeued.wall_s + verified_s,
+        "verified_after_s": commands["requeue"].wall_s + verified_s,
     }
     return replace(cost, figures={**figures, **cost.figures})
+
+
+def _bury(run: Ledgered) -> None:
+    """Make a dead letter of all that was claimed."""
+    claims = run.claims
+    for number, (code, message) in enumerate(CAUSES.items()):
+        run.claims = claims[number :: len(CAUSES)]
+        note = Note(event=Event.QUARANTINE, kind="permanent", code=code, message=message)
+        run.end(Event.QUARANTINE, note=note)
 
 
 def _until_s(site: AtRest, what: str, is_so: Callable[[RunFacts], bool]) -> float:

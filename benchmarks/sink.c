@@ -5,7 +5,8 @@
  * If-None-Match, UploadPart, ListParts, ListMultipartUploads, AbortMultipartUpload, HeadObject,
  * ListObjectsV2 with paging, DeleteObject. It refuses a wrong CRC64NVME of a body of up to 1 MiB and
  * a wrong full-object CRC64NVME at Complete; of larger bodies it believes the checksum given, and
- * drops them in the kernel. It checks no signature. GET of an object is not there.
+ * drops them in the kernel. It checks no signature. GET of an object is not there. What is PUT to a
+ * key with POISON in it is answered with 500, always.
  *
  * DELAY_MS stands for a link that far away: a connection waits so long before it is served, and each
  * request before it is answered. Nothing else is slower, and bytes come as fast as ever.
@@ -31,6 +32,8 @@
 #include <unistd.h>
 
 enum { BUFFER = 1 << 17, CHECKED = 1 << 20, LINE = 1 << 14, HEADERS = 1 << 13, SLOTS = 1 << 20 };
+
+#define POISON "/raw/poison/"
 
 /* ---- CRC64NVME: eight bytes a step; two checksums combine to that of both bodies together */
 
@@ -415,6 +418,7 @@ static void headers_of(const facts *of, const char *meta, char *out) {
 static bool do_put(request *r, uint64_t id, int number) {
   facts taken;
   char headers[HEADERS];
+  if (strstr(r->path, POISON)) return refuse(r, 500, "InternalError");
   if (!take_facts(r, &taken)) return refuse(r, 400, "BadDigest");
   pthread_mutex_lock(&lock);
   upload *to = id ? *find_upload(id) : NULL;

@@ -129,9 +129,11 @@ def _mib(row: Row, name: str) -> str:
 
 
 def _figures_by_point(rows: Sequence[Row]) -> str:
-    names = list(rows[0].figures)
-    lines = [[row.point, *(_number(row.figures[name]) for name in names)] for row in rows]
-    return markdown(["files", *map(_spoken, names)], lines)
+    """Return a line a figure, with a column a point."""
+    lines = [
+        [_spoken(name), *(_number(row.figures[name]) for row in rows)] for name in rows[0].figures
+    ]
+    return markdown(["", *(f"{row.point} files" for row in rows)], lines)
 
 
 _BODIES = {

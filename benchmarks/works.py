@@ -6,6 +6,7 @@ from benchmarks.job import Point, Shape, Work
 from benchmarks.letters import measure_letters
 from benchmarks.loads import GIB, KIB, MIB, Sizes, microscope, sequencer, tiny
 from benchmarks.moves import measure_memory, measure_moves
+from benchmarks.poison import measure_poison
 from benchmarks.rescan import measure_finished, measure_rescan
 
 #: For works where the other tools would take hours, or have nothing of the like.
@@ -37,6 +38,12 @@ def _processes(sizes: Sizes, *counts: int) -> tuple[Point, ...]:
 
 
 _ONE_A_MESSAGE = {"LABFERRY_BROKER__BUNDLE_MAX_FILES": "1"}
+#: A budget of about a minute, all of it spent on attempts.
+_SOON_GIVEN_UP = {
+    "LABFERRY_RETRY__ATTEMPTS": "60",
+    "LABFERRY_RETRY__BASE_S": "0.5",
+    "LABFERRY_RETRY__CAP_S": "1.5",
+}
 _LARGE = (2 * GIB, *(256 * MIB,) * 8)
 _LARGE_QUICK = (320 * MIB, *(40 * MIB,) * 8)
 
@@ -200,12 +207,12 @@ _ALONE = (
     ),
     Work(
         name="dead-letters",
-        title="dead letters of one cause: listed, exported, sent in again",
+        title="dead letters of three causes: listed, exported, previewed, sent in again",
         measure=measure_letters,
-        shape=Shape.FIGURES,
+        shape=Shape.FIGURES_BY_POINT,
         servers=("sink",),
-        points=_load((4 * KIB,) * 10_000),
-        quick=_load((4 * KIB,) * 500),
+        points=_files(2_500, 10_000),
+        quick=_files(150, 600),
         runs=3,
     ),
     Work(
@@ -227,6 +234,17 @@ _ALONE = (
         servers=("sink",),
         points=_load((4 * KIB,) * 200_000),
         quick=_load((4 * KIB,) * 12_000, LABFERRY_BROKER__WINDOW_MESSAGES="24"),
+        runs=1,
+    ),
+    Work(
+        name="poison",
+        title="files of an instrument, alone and beside files of another that fail every attempt",
+        measure=measure_poison,
+        shape=Shape.FIGURES,
+        servers=("sink",),
+        points=_load((4 * KIB,) * 20_000, **_SOON_GIVEN_UP),
+        quick=_load((4 * KIB,) * 1_000, **_SOON_GIVEN_UP),
+        needs_files=False,
         runs=1,
     ),
     Work(

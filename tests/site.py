@@ -39,6 +39,8 @@ QUICK = {
     },
     "alerts": {"gather_s": 0},
 }
+_ALERTS = "alerts.jsonl"
+_KEEPS = "import sys; open(sys.argv[1], 'ab').write(sys.stdin.buffer.read() + b'\\n')"
 #: Laid over every instrument of a test.
 QUICK_INSTRUMENT = {"settle_window_s": 0.5, "quiet_s": 1, "scan_interval_s": 0.5}
 
@@ -176,6 +178,11 @@ class Site:
         content: bytes = answer["Body"].read()
         return content
 
+    def told(self) -> list[dict[str, Any]]:
+        """Return the alerts that the command of `alerts_kept` was given."""
+        path = self.folder / _ALERTS
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
     def stop(self) -> None:
         """Kill every process of the site, with all they started."""
         for process in self.processes:
@@ -186,6 +193,11 @@ class Site:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+
+def alerts_kept(folder: Path) -> dict[str, object]:
+    """Return settings of alerts that give them to a command, which keeps them in the folder."""
+    return {"command": [sys.executable, "-c", _KEEPS, str(folder / _ALERTS)]}
 
 
 @contextmanager

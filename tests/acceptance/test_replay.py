@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 
 from labferry.audit import find_fault, read_line
 from labferry.batch import Stage
+from labferry.messages import upload_queue
+from labferry.records import Lane
 from labferry.settings import StoreSettings
 from labferry.states import Event, State
 from ops.embedded import Valkey
@@ -17,6 +20,7 @@ from tests.replay_site import REASON, RUN, Refused, refused_site
 from tests.waiting import PATIENCE_S
 
 COUNT, FEW = 200, 40
+QUEUE = upload_queue(RUN.instrument, Lane.SMALL)
 
 
 @pytest.fixture
@@ -202,3 +206,50 @@ def test_ctrl_c_ends_the_report_and_not_the_batch(few: Refused) -> None:
     assert "goes on" in log.read_text()
     hold.open()
     few.site.until(lambda: few.states()[State.VERIFIED] == FEW, "all verified")
+
+
+# -- the broker is flushed between two steps
+
+
+def requeue_and_lose_the_messages(few: Refused) -> tuple[int, Counter[str]]:
+    """Send all in again, flush the broker when no worker has taken them; return what became of it.
+
+    The worker was killed before, so that what is published is only in the broker.
+    """
+    _, worker = few.site.processes
+    os.killpg(worker.pid, signal.SIGKILL)
+    begun = few.labferry("dead-letters", "requeue", "--all", *REASON, "--yes", "--detach", "--json")
+    assert begun.returncode == 0, begun.stderr
+    few.site.start("sweep")
+    few.site.until(lambda: few.site.broker.llen(QUEUE) > 0, "the first of them published")
+    few.site.broker.flushdb()
+    few.site.start("worker")
+    code, batch = few.facts("replay", "--watch", json.loads(begun.stdout)["batch"])
+    return code, few.outcomes(batch)
+
+
+def test_a_broker_that_is_flushed_before_a_requeue_changes_nothing(few: Refused) -> None:
+    few.mend()
+    few.site.broker.flushdb()
+    code, batch = few.facts("dead-letters", "requeue", "--all", *REASON, "--yes")
+    assert (code, few.outcomes(batch)) == (0, {"verified": FEW})
+
+
+def test_a_broker_that_is_flushed_between_requeue_and_verification_changes_nothing(
+    few: Refused,
+) -> None:
+    few.mend()
+    assert requeue_and_lose_the_messages(few) == (0, {"verified": FEW})
+    assert few.states() == {State.VERIFIED: FEW}
+    assert {few.puts(file) for file in few.bad} == {1}
+    few.site.until(few.site.complete, "the run complete")
+
+
+def test_a_broker_that_is_flushed_between_requeue_and_discard_changes_nothing(
+    few: Refused,
+) -> None:
+    assert requeue_and_lose_the_messages(few) == (1, {"failed": 1, "left": FEW - 1})
+    code, _ = few.facts("dead-letters", "discard", "--all", *REASON, "--yes")
+    assert (code, few.states()) == (0, {State.DISCARDED: FEW})
+    assert {few.history(file)[-1].event for file in few.bad} == {Event.DISCARD}
+    assert {few.puts(file) for file in few.bad} == {0}

@@ -3,9 +3,7 @@
 The proxy takes any key but those that expired, and signs requests anew for the server.
 """
 
-import json
 import os
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import inf
@@ -24,7 +22,7 @@ from tests.fault_proxy import FaultProxy
 from tests.faults import XML, Exchange, Fault, Hold, error_xml, rule
 from tests.quay import PART_PUT
 from tests.s3_requests import Reply
-from tests.site import Site, open_site
+from tests.site import Site, alerts_kept, open_site
 
 MIB = 1024 * 1024
 RUN = RunKey("scope", "run")
@@ -105,9 +103,8 @@ def site(
             "part_size_bytes": 5 * MIB,
         }
     )
-    script = "import sys; open(sys.argv[1], 'ab').write(sys.stdin.buffer.read() + b'\\n')"
     alerts = {
-        "command": [sys.executable, "-c", script, str(tmp_path / "alerts.jsonl")],
+        **alerts_kept(tmp_path),
         "webhook_url": "http://127.0.0.1:9/hook",  # nobody listens there
         "timeout_s": 60,
     }
@@ -150,12 +147,6 @@ def is_held(site: Site) -> bool:
     return seen is not None and seen.phase is Phase.OPEN and seen.probes >= 2
 
 
-def told(site: Site) -> list[dict[str, object]]:
-    """The alerts that the command was given."""
-    path = site.folder / "alerts.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
 def test_credentials_that_expire_in_mid_upload_and_are_renewed_resume_the_same_upload(
     site: Site, proxy: FaultProxy, keys: Keys
 ) -> None:
@@ -185,8 +176,8 @@ def test_credentials_that_expire_in_mid_upload_and_are_renewed_resume_the_same_u
     events = [note.event for note in site.ledger.history(LARGE)]
     assert set(events) <= {Event.HOLD}
     assert len(events) <= 1
-    site.until(lambda: len(told(site)) == 1, "the alert delivered")
-    assert str(told(site)[0]["text"]).startswith("credentials:")
+    site.until(lambda: len(site.told()) == 1, "the alert delivered")
+    assert str(site.told()[0]["text"]).startswith("credentials:")
 
 
 def test_credentials_that_are_wrong_for_good_hold_everything_and_are_told_of_once(
@@ -211,8 +202,8 @@ def test_credentials_that_are_wrong_for_good_hold_everything_and_are_told_of_onc
     assert proxy.count(key=f"{site.layout.prefix}/runs/*") == 0
 
     # A dead webhook keeps neither the command from its alert nor the sweep from its work.
-    site.until(lambda: len(told(site)) == 1, "the alert delivered")
-    assert "InvalidAccessKeyId" in str(told(site)[0]["text"])
+    site.until(lambda: len(site.told()) == 1, "the alert delivered")
+    assert "InvalidAccessKeyId" in str(site.told()[0]["text"])
     site.until(lambda: bool(site.ledger.undelivered()), "the webhook's failure on record")
     (waits,) = site.ledger.undelivered()
     assert (waits.sink, waits.waiting) == ("webhook", 1)
@@ -220,4 +211,4 @@ def test_credentials_that_are_wrong_for_good_hold_everything_and_are_told_of_onc
 
     keys.write("NEW")
     site.until(site.complete, "the run complete")
-    assert len(told(site)) == 1
+    assert len(site.told()) == 1

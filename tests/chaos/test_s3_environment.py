@@ -3,15 +3,12 @@
 Numbers are those of research's 25 tests (docs/proof.md).
 """
 
-import json
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
 
-import boto3
 import pytest
 
 from labferry.errors import StoreError
@@ -19,6 +16,7 @@ from labferry.failures import Kind, classify
 from labferry.s3.store import open_store
 from labferry.states import Event
 from ops.embedded import Weed
+from tests.bucket_policy import denied
 from tests.dock import RUN, UNPROVEN, Meddling
 from tests.faults import Answer, Drip, Fault, Hang, ResetMid, Truncate, rule
 from tests.quay import COMPLETE, CREATE, GET, HEAD, PART, PART_PUT, PUT, Quay
@@ -155,31 +153,6 @@ def test_a_process_that_kept_old_credentials_does_not_spoil_the_first_probe_afte
     quay.write("large", BODY)
     quay.ferry()
     quay.verified("small", "large")
-
-
-@contextmanager
-def denied(weed: Weed, prefix: str) -> Iterator[None]:
-    """Deny writing below a prefix by the bucket's policy."""
-    client = boto3.client(
-        "s3",
-        endpoint_url=weed.endpoint,
-        aws_access_key_id=weed.access_key,
-        aws_secret_access_key=weed.secret_key,
-        region_name="us-east-1",
-    )
-    statement = {
-        "Effect": "Deny",
-        "Principal": "*",
-        "Action": ["s3:PutObject"],
-        "Resource": [f"arn:aws:s3:::{weed.bucket}/{prefix}*"],
-    }
-    policy = {"Version": "2012-10-17", "Statement": [statement]}
-    client.put_bucket_policy(Bucket=weed.bucket, Policy=json.dumps(policy))
-    try:
-        yield
-    finally:
-        client.delete_bucket_policy(Bucket=weed.bucket)
-        client.close()
 
 
 def test_a_prefix_that_may_not_be_written_is_dead_letters_at_once_and_others_go_on(

@@ -55,6 +55,16 @@ def test_a_curve_says_what_a_file_takes_at_each_point() -> None:
     assert cells(tables(rows), "10,000")[3:] == ["2.00", "0.200", "61", "100", "10", "50"]
 
 
+def test_figures_of_several_points_stand_side_by_side() -> None:
+    rows = [
+        row("dead-letters", "labferry", "150", cost(1, 1, list_peak_mib=70)),
+        row("dead-letters", "labferry", "600", cost(1, 1, list_peak_mib=71)),
+    ]
+    text = tables(rows)
+    assert cells(text, "") == ["", "150 files", "600 files"]
+    assert cells(text, "list peak, MiB") == ["list peak, MiB", "70", "71"]
+
+
 def test_what_was_to_be_reached_names_works_that_are_there() -> None:
     assert {work for work, _ in (*RATIOS, *BOUNDS)} <= set(WORKS)
 

@@ -19,6 +19,7 @@ def test_every_work_that_was_agreed_is_there() -> None:
     agreed = {
         "small-10k", "small-200k", "large-4g", "large-4g-tls", "rescan-200k", "ledger-memory",
         "ledger-moves", "unbundled-10k", "dead-letters", "latency", "fairness", "finished",
+        "poison",
     }  # fmt: skip
     assert agreed <= set(WORKS)
 
