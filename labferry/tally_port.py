@@ -13,8 +13,7 @@ class TallyLedger(Protocol):
     def tally(self, counts: Mapping[Tally, int], arrivals: Mapping[str, Sequence[int]]) -> None:
         """Add to counters, count times until now, and date what moved.
 
-        `arrivals` are of files that were just verified: since when each was not seen to change, by
-        instrument.
+        `arrivals` are of files that were just verified: when each settled, by instrument.
 
         The one call that must not run twice: an answer that is lost can count twice. Rates may be
         a little wrong; nothing is decided by them.

@@ -89,7 +89,7 @@ def _counter(name: str, text: str, labels: str, rows: _Rows) -> Metric:
 _STANDING: tuple[tuple[str, str, Callable[[Standing], float]], ...] = (
     ("backlog_files", "files that are not at rest", lambda one: one.backlog),
     ("backlog_bytes", "sizes of files that are not at rest", lambda one: one.backlog_bytes),
-    ("oldest_eligible_age_seconds", "how long the file waits that waits longest for a worker",
+    ("oldest_eligible_age_seconds", "how long ago the file settled that waits longest for a worker",
      lambda one: one.waits_s),
     ("dead_letters", "files in quarantine: a person decides",
      lambda one: one.count(State.QUARANTINED)),
@@ -256,7 +256,7 @@ def _happened(found: Found) -> Iterator[Metric]:
 def _times(found: Found) -> Metric:
     family = HistogramMetricFamily(
         "labferry_time_to_verified_seconds",
-        "time from the last change seen of a file until it was verified",
+        "time from when a file settled until it was verified, outages included",
         labels=["instrument"],
     )
     counts = found.tallies.counts

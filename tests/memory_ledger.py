@@ -258,6 +258,8 @@ class MemoryLedger(
             record = replace(record, fingerprint=step.fingerprint)
         if effect.dates:
             record = _dated(record, effect.dates, self.clock_ms)
+        if effect.forgets:
+            record = _forgetful(record, effect.forgets)
         if effect.proves:
             record = replace(record, evidence=step.evidence)
         data.files[path] = record
@@ -781,8 +783,12 @@ def _changed(record: FileRecord, **changes: Any) -> FileRecord:
 
 
 def _dated(record: FileRecord, name: str, now_ms: int) -> FileRecord:
-    later = DATES[DATES.index(name) + 1 :]
-    return _changed(record, evidence=None, **dict.fromkeys(later, 0), **{name: now_ms})
+    return _changed(_forgetful(record, name), **{name: now_ms})
+
+
+def _forgetful(record: FileRecord, name: str) -> FileRecord:
+    later = DATES[DATES.index(name) :]
+    return _changed(record, evidence=None, **dict.fromkeys(later, 0))
 
 
 Name = TypeVar("Name", str, int)

@@ -5,7 +5,6 @@ import os
 from functools import cache
 from typing import Any, NoReturn
 
-from celery.exceptions import Retry
 from celery.signals import (
     setup_logging,
     worker_process_init,
@@ -16,15 +15,14 @@ from celery.signals import (
 
 from labferry import messages
 from labferry.broker import CeleryWakeups, make_app
-from labferry.errors import LabferryError, MalformedMessage
+from labferry.errors import MalformedMessage
 from labferry.identity import RunKey
 from labferry.settings import load_settings
-from labferry.states import State
 from labferry.telemetry import emit
 from labferry.tracing import start_tracing
 from workers.process import WorkerProcess
 from workers.shares import watch_shares
-from workers.transfer import Result
+from workers.shown import FileQuarantined, shown
 
 settings = load_settings()
 app = make_app(settings)
@@ -32,10 +30,6 @@ app = make_app(settings)
 
 #: So many new objects are looked through for garbage that refers to itself.
 _GARBAGE_EVERY = 10_000
-
-
-class FileQuarantined(LabferryError):
-    """The one file of this message became a dead letter."""
 
 
 @setup_logging.connect
@@ -91,7 +85,7 @@ def upload(self: Any, payload: object = None) -> str:
         message = messages.UploadMessage.from_payload(payload)
     except MalformedMessage as error:
         _bury(process, self.name, payload, error)
-    return _shown(process.upload(message), len(message.paths))
+    return shown(process.upload(message))
 
 
 @app.task(name=messages.COMPLETE, bind=True)
@@ -136,19 +130,3 @@ def _bury(process: WorkerProcess, task: str, payload: object, error: Exception) 
     process.ledger.bury(messages.buried(task, payload, str(error)))
     emit("message.buried", task=task, why=str(error))
     raise error
-
-
-def _shown(results: list[Result], asked: int) -> str:
-    """Return the line Flower shows as the result; a file alone shows its own end.
-
-    Raises: Retry when it is parked, FileQuarantined when it is a dead letter. Nothing is published
-    by that: the file is parked in the ledger already.
-    """
-    if asked == 1 and len(results) == 1 and (failure := results[0].failure):
-        error = FileQuarantined(f"{failure.code}: {failure.message}")
-        if results[0].state is State.QUARANTINED:
-            raise error
-        if results[0].state is not State.VERIFIED:
-            raise Retry(str(results[0].state), exc=error)
-    states = [str(result.state) for result in results]
-    return ", ".join(f"{states.count(one)} {one}" for one in sorted(set(states))) or "nothing to do"

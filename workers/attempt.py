@@ -18,6 +18,7 @@ from labferry.records import Claim, Evidence, Note, Step
 from labferry.retry import Budget, Decision, Verdict, decide
 from labferry.states import MOVE_OF, Event, State
 from labferry.telemetry import emit
+from labferry.word import Word
 from workers.heartbeat import Lease
 
 _EVENT_OF = {
@@ -104,7 +105,8 @@ def failure_of(error: Exception, file: FileKey) -> Failure:
 class Result(NamedTuple):
     """What became of one file: the state it reached, and why it is not `verified`.
 
-    `bytes` is the file's size; `delay_s` the wait until it is due again, where it is parked.
+    `bytes` is the file's size; `delay_s` the wait until it is due again, where it is parked, and
+    `due_ms` when that is, by the ledger's clock.
     """
 
     path: str
@@ -112,6 +114,7 @@ class Result(NamedTuple):
     failure: Failure | None = None
     bytes: int = 0
     delay_s: float = 0.0
+    due_ms: int = 0
 
 
 class FollowUp(NamedTuple):
@@ -156,14 +159,21 @@ def failed(  # noqa: PLR0913  facts
         unknowns=unknowns,
     )
     event = _EVENT_OF[decision.verdict]
+    delay_ms = int(decision.delay_s * 1000) if decision.verdict in _DELAYED else None
     step = Step(
         path=claim.path,
         token=claim.token,
-        delay_ms=int(decision.delay_s * 1000) if decision.verdict in _DELAYED else None,
+        delay_ms=delay_ms,
         note=None if attempt.is_quiet else _note(event, attempt, failure, decision, worker),
     )
-    size = record.fingerprint.size
-    result = Result(claim.path, MOVE_OF[event].target, failure, size, decision.delay_s)
+    result = Result(
+        claim.path,
+        MOVE_OF[event].target,
+        failure,
+        bytes=record.fingerprint.size,
+        delay_s=decision.delay_s,
+        due_ms=0 if delay_ms is None else now_ms + delay_ms,
+    )
     return FollowUp(event, step, result)
 
 
@@ -192,6 +202,16 @@ def left_to_others(attempt: Attempt, failure: Failure) -> FollowUp:
     size = claim.record.fingerprint.size
     result = Result(claim.path, State.ELIGIBLE, failure, size)
     return FollowUp(Event.YIELD, Step(path=claim.path, token=claim.token), result)
+
+
+def not_claimed(path: str, hold: Word) -> Result:
+    """Return what became of a file whose run an operator holds: nothing."""
+    failure = Failure(
+        kind=Kind.ENVIRONMENT,
+        code="held_by_operator",
+        message=f"{hold.actor}: {hold.reason}. It comes again once it is released.",
+    )
+    return Result(path, State.ELIGIBLE, failure)
 
 
 def _note(

@@ -125,7 +125,7 @@ class Outcomes:
         if verified:
             add(name, What.VERIFIED_BYTES, sum(one.bytes for one in verified))
             records = (self._open[one.path].record for one in verified if one.path in self._open)
-            self._counters.arrived(name, (record.changed_ms for record in records))
+            self._counters.arrived(name, (record.settled_ms for record in records))
 
     def _told(self, follow_up: FollowUp, outcome: Outcome) -> None:
         result, claim = follow_up.result, self._drop(follow_up.result.path)

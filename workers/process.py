@@ -29,7 +29,7 @@ from labferry.states import Event
 from labferry.tallies import What
 from labferry.telemetry import emit, is_told
 from workers.afterwards import Afterwards
-from workers.attempt import given_back
+from workers.attempt import given_back, not_claimed
 from workers.bandwidth import Bandwidth
 from workers.blame import Blame
 from workers.complete import Completer
@@ -38,6 +38,7 @@ from workers.crew import ByteGate
 from workers.gate import Gate
 from workers.permit import Permit, ask_permit
 from workers.reasons import Reasons
+from workers.shown import recorded
 from workers.transfer import Result, Transfer
 
 #: As long as one that moves a run's records; two at once would only do the same twice.
@@ -87,11 +88,11 @@ class WorkerProcess:
         claims = begun.claims
         if begun.hold:
             emit("delivery.held", run=str(message.run), bundle=message.bundle)
-            return []
+            return [not_claimed(path, begun.hold) for path in message.paths]
         if not claims:
             emit("delivery.dropped", run=str(message.run), bundle=message.bundle)
             self._counters.add(message.run.instrument, What.DELIVERY_DROPPED)
-            return []
+            return recorded(self.ledger, message.run, message.paths)
         self._note(message.run, claims)
         with self._given_back(message.run, claims):
             look = self._gate.read(begun.conditions())
@@ -118,7 +119,15 @@ class WorkerProcess:
             # This node stops taking the instrument's messages in a moment: leave them to others.
             self._clock.sleep_s(self._settings.breakers.share_look_s)
         self._afterwards.take(message.run, begun.sent, began_s)
-        return results
+        return results + self._of_others(message, results)
+
+    def _of_others(self, message: UploadMessage, results: Sequence[Result]) -> list[Result]:
+        """Return what became of the message's files that were not ours, or not ours to the end."""
+        if len(results) >= len(message.paths):
+            return []
+        ours = {result.path for result in results}
+        others = [path for path in message.paths if path not in ours]
+        return recorded(self.ledger, message.run, others)
 
     @contextmanager
     def _given_back(self, run: RunKey, claims: Sequence[Claim]) -> Iterator[None]:

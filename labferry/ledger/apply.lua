@@ -15,7 +15,7 @@ local function apply()
       record = redraw(record, target, {
         counters = counter > 0 and grow(record, counter), lane = lane ~= '' and lane,
         fingerprint = fingerprint ~= '' and fingerprint,
-        place = place > 0 and place, evidence = evidence,
+        place = place > 0 and place, stamp = flag.c and '', evidence = evidence,
       })
       records[path] = record
       push(moved, path)

@@ -18,13 +18,15 @@ class Effect:
     """`counts` names the counter that grows by one; a new series sets the others to zero.
 
     `dates` names the instant that is now; those that come after it in a life, and the evidence,
-    are forgotten. `expects`, `records`: the fingerprint is compared, or written. `proves`: evidence
-    is demanded. `touches`: the run changed, a seal is undone. `queues`: the file waits for a
-    message. `drops_upload`: the multipart plan is forgotten.
+    are forgotten; `forgets` the first of those that are, where none is now. `expects`, `records`:
+    the fingerprint is compared, or written. `proves`: evidence is demanded. `touches`: the run
+    changed, a seal is undone. `queues`: the file waits for a message. `drops_upload`: the
+    multipart plan is forgotten.
     """
 
     counts: str = ""
     dates: str = ""
+    forgets: str = ""
     expects: bool = False
     records: bool = False
     proves: bool = False
@@ -48,7 +50,7 @@ EFFECT_OF = {
     Event.VERIFY: Effect(dates="verified_ms", proves=True, drops_upload=True),
     Event.FAIL: Effect(counts="attempt"),
     # The same: what the environment took is not of the file's budget.
-    Event.HOLD: Effect(dates="settled_ms"),
+    Event.HOLD: Effect(forgets="claimed_ms"),
     Event.ABANDON: Effect(counts="rounds", dates="changed_ms", touches=True, drops_upload=True),
     Event.YIELD: Effect(queues=True),
     Event.QUARANTINE: Effect(counts="attempt"),
@@ -73,7 +75,7 @@ def flags(event: Event) -> str:
 
     h the holder acts, and proves it by its token | l a lease ends | w a wait for the due time
     begins | u such a wait ends | e the fingerprint is expected | q queued for a message
-    d the multipart plan is dropped | t the run is touched
+    d the multipart plan is dropped | t the run is touched | c dates are cut, and none is now
     i a dead letter comes into being | o it is one no more | r its reason is to be written
     """
     move, effect = MOVE_OF[event], EFFECT_OF[event]
@@ -86,6 +88,7 @@ def flags(event: Event) -> str:
         "q": effect.queues,
         "d": effect.drops_upload,
         "t": effect.touches,
+        "c": effect.forgets,
         "i": move.target is State.QUARANTINED,
         "o": State.QUARANTINED in move.sources,
         "r": changes_letter(event),

@@ -146,7 +146,7 @@ def move_args(event: Event, steps: Sequence[tuple[object, ...]]) -> list[Argumen
         move.target.wire,
         flags(event),
         PLACE_OF.get(effect.counts, 0),
-        PLACE_OF.get(effect.dates, 0),
+        PLACE_OF.get(effect.dates or effect.forgets, 0),
         pack(steps),
     ]
 

@@ -23,11 +23,12 @@ local function token_of(record) return (struct.unpack('<I4', record, 7)) end
 local function size_of(record) return (struct.unpack('<I8', record, 15)) end
 
 -- Return the record in its new state and count it; `new` has what else changes. A date becomes the
--- record's last: what stood behind it is cut.
+-- record's last: what stood behind it is cut. `stamp` is the date, '' for none.
 local function redraw(record, target, new)
   local size = size_of(record)
   count(record:sub(1, 1), -1, -size)
-  local dates = new.place and record:sub(47, new.place - 1) .. stamp or record:sub(47)
+  local dates = record:sub(47)
+  if new.place then dates = record:sub(47, new.place - 1) .. (new.stamp or stamp) end
   record = target .. (new.counters or record:sub(2, 5)) .. (new.lane or record:sub(6, 6))
     .. (new.lease or record:sub(7, 14)) .. (new.fingerprint or record:sub(15, 46)) .. dates
     .. (new.evidence or '')

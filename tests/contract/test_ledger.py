@@ -216,6 +216,19 @@ def test_settling_anew_forgets_the_first_claim(world: World) -> None:
     assert record.rounds == 1
 
 
+def test_a_hold_forgets_the_first_claim_and_not_when_the_file_settled(world: World) -> None:
+    token = world.upload("a")
+    world.pass_ms(10)
+    settled_ms = world.record("a").settled_ms
+    assert world.record("a").claimed_ms > 0
+    world.move(Event.HOLD, "a", token=token, delay_ms=0)
+    assert (world.record("a").settled_ms, world.record("a").claimed_ms) == (settled_ms, 0)
+    world.ledger.take_due(RUN, 1)
+    assert world.ledger.waiting_since([RUN]) == settled_ms
+    world.claim("a")
+    assert world.record("a").claimed_ms >= settled_ms
+
+
 def test_the_first_claim_of_a_series_is_dated(world: World) -> None:
     token = world.upload("a")
     world.move(Event.FAIL, "a", token=token, delay_ms=0)

@@ -74,7 +74,7 @@ def test_an_attempt_is_counted_by_the_state_it_leaves_and_the_code_of_its_failur
 def test_the_time_to_verified_goes_on_while_a_file_is_held(dock: Dock) -> None:
     dock.write("f")
     dock.settle("f")
-    changed_ms = dock.record("f").changed_ms
+    settled_ms = dock.record("f").settled_ms
 
     dock.ferry(store=failing(dock, "EndpointConnectionError"))
     assert dock.state("f") is State.HELD
@@ -85,7 +85,7 @@ def test_the_time_to_verified_goes_on_while_a_file_is_held(dock: Dock) -> None:
         send(name, times),
     )[1]
     dock.finish()
-    assert waits == [changed_ms]
+    assert waits == [settled_ms]
 
 
 def test_a_lease_that_was_lost_is_counted_and_its_attempt_is_not(dock: Dock) -> None:

@@ -1,11 +1,9 @@
 """Do a real Flower, logs and traces show what real processes do, for as long as they do it?"""
 
-import base64
 import json
 import re
 import signal
 import urllib.parse
-import urllib.request
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,62 +18,26 @@ from ops.loopback import free_ports
 from tests.deaf_pipe import DeafPipe
 from tests.fault_proxy import FaultProxy
 from tests.faults import Answer, rule
+from tests.flower_client import PASSWORD, Flower
 from tests.services import BROKER_DATABASE, LEDGER_DATABASE, credentials
 from tests.site import Site, open_site
 from tests.trace_sink import TraceSink
 from tests.waiting import PATIENCE_S
 
-PASSWORD = "ada:lovelace"
 NAMES = ["Übersicht 100% #1?.tif", "refused.czi", "slow.czi"]
 RUN = "2026-03-12 Zebrafisch #7"
 
 
-class Flower:
-    """Asks one Flower for its pages."""
-
-    traces: TraceSink
-
-    def __init__(self, port: int) -> None:
-        self._url = f"http://127.0.0.1:{port}/"
-
-    def text(self, path: str) -> str:
-        request = urllib.request.Request(self._url + path)
-        coded = base64.b64encode(PASSWORD.encode()).decode()
-        request.add_header("Authorization", f"Basic {coded}")
-        with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
-            text: str = answer.read().decode()
-            return text
-
-    def is_there(self) -> bool:
-        try:
-            return bool(self.text("healthcheck"))
-        except OSError:
-            return False
-
-    def workers(self) -> dict[str, dict[str, Any]]:
-        found = json.loads(self.text("workers?json=1"))["data"]
-        return {one["hostname"]: one for one in found}
-
-    def heard(self) -> int:
-        return sum(one.get("worker-heartbeat", 0) for one in self.workers().values())
-
-    def rows(self, search: str = "") -> list[dict[str, Any]]:
-        """Return the tasks as the page's own table gets them."""
-        columns = {"draw": 1, "start": 0, "length": 100, "search[value]": search}
-        order = {"order[0][column]": 0, "order[0][dir]": "asc", "columns[0][data]": "name"}
-        path = f"tasks/datatable?{urllib.parse.urlencode({**columns, **order})}"
-        rows: list[dict[str, Any]] = json.loads(self.text(path))["data"]
-        return rows
-
-    def row(self, path: str) -> dict[str, Any]:
-        named = [one for one in self.rows(path) if f"{RUN}/{path}" in one["args"]]
-        (found,) = named or [{}]
-        return found
+@pytest.fixture(scope="module")
+def traces() -> Iterator[TraceSink]:
+    """What the site's programs send their traces to."""
+    with TraceSink() as sink:
+        yield sink
 
 
 @pytest.fixture(scope="module")
 def site(
-    valkey: Valkey, weed: Weed, tmp_path_factory: pytest.TempPathFactory
+    valkey: Valkey, weed: Weed, traces: TraceSink, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Site, Flower]]:
     """One file that is verified, one that is refused, one that fails at first; and a Flower."""
     folder = tmp_path_factory.mktemp("flower")
@@ -90,11 +52,7 @@ def site(
         rule(Answer(403, "AccessDenied"), on="PutObject", key="*refused*"),
         rule(Answer(400, "RequestTimeout"), on="PutObject", key="*slow*", nth=range(1, 5)),
     ]
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        FaultProxy(weed.endpoint) as proxy,
-        TraceSink() as traces,
-    ):
+    with pytest.MonkeyPatch.context() as patch, FaultProxy(weed.endpoint) as proxy:
         for name, value in credentials(weed).items():
             patch.setenv(name, value)
         store = StoreSettings(bucket=weed.bucket, endpoint_url=proxy.url, prefix=folder.name)
@@ -114,7 +72,6 @@ def site(
             within(opened, lambda: len(flower.workers()) == 2, "both lanes were seen")
             proxy.script(*rules)
             opened.start("agent")
-            flower.traces = traces
             yield opened, flower
 
 
@@ -156,6 +113,8 @@ def test_a_file_that_is_tried_again_is_one_row_with_the_real_error(
     assert sum("slow.czi" in one["args"] for one in flower.rows()) == 1
     page = flower.text(f"task/{urllib.parse.quote(row['uuid'])}")
     assert {"RequestTimeout", "Retried"} <= set(re.findall(r"RequestTimeout|Retried", page))
+    told = flower.info(row["uuid"])["exception"]
+    assert re.match(r"FileFailed\('RequestTimeout: .* Next try: 20\d\d-.* UTC\.'\)", told), told
 
 
 def test_each_instrument_has_queues_of_its_own(site: tuple[Site, Flower]) -> None:
@@ -213,10 +172,10 @@ def test_one_search_follows_a_file_from_its_discovery_through_all_logs(
 
 
 def test_a_trace_leads_from_the_senders_message_to_the_workers_task(
-    site: tuple[Site, Flower],
+    site: tuple[Site, Flower], traces: TraceSink
 ) -> None:
-    opened, flower = site
-    spans = flower.traces.spans
+    opened, _ = site
+    spans = traces.spans
 
     def joined() -> bool:
         # A sweep may be quicker than the agent.
@@ -228,10 +187,10 @@ def test_a_trace_leads_from_the_senders_message_to_the_workers_task(
 
 
 def test_the_calls_of_the_object_store_are_spans_below_their_task(
-    site: tuple[Site, Flower],
+    site: tuple[Site, Flower], traces: TraceSink
 ) -> None:
-    opened, flower = site
-    spans = flower.traces.spans
+    opened, _ = site
+    spans = traces.spans
 
     def nested() -> bool:
         tasks = {one.span_id for _, one in spans if one.name.startswith("run/labferry.")}

@@ -23,6 +23,7 @@ from tests.fault_proxy import FaultProxy
 from tests.faults import Answer, rule
 from tests.ledger_world import ACT
 from tests.recorded_wakeups import RecordedWakeups
+from workers.attempt import Result
 from workers.process import WorkerProcess
 
 RUN = RunKey("seq", "r1")
@@ -138,9 +139,37 @@ def test_a_probe_is_given_back_by_a_message_that_claims_nothing(
     message = site.settle()
     site.process.upload(message)
     site.let_probe()
-    assert site.process.upload(message) == []
+    (result,) = site.process.upload(message)
+    assert result.state is State.HELD
     assert site.breaker().phase is Phase.OPEN
     assert site.breaker().next_ms <= site.ledger.now_ms()
+
+
+def test_a_second_delivery_shows_what_became_of_its_files_and_not_that_it_did_nothing(
+    site: Site, proxy: FaultProxy
+) -> None:
+    site.settle("good")
+    message = site.settle("failing")
+    proxy.script(rule(Answer(400, "RequestTimeout"), on="PutObject", key="*failing"))
+    site.process.upload(message)
+    site.process.upload(replace(message, paths=("good",), bundle=message.bundle - 1))
+    verified, failed = (
+        site.process.upload(replace(message, paths=(path,))) for path in ("good", "failing")
+    )
+    assert verified == [Result("good", State.VERIFIED)]
+    (result,) = failed
+    assert result.failure
+    assert (result.state, result.failure.code) == (State.FAILED, "RequestTimeout")
+    assert result.due_ms == site.ledger.find_due(RUN.file("failing"))
+
+
+def test_a_message_that_did_some_of_its_files_shows_what_others_did_with_the_rest(
+    site: Site,
+) -> None:
+    first, second = site.settle("first"), site.settle("second")
+    site.process.upload(first)
+    both = replace(second, paths=("first", "second"))
+    assert [one.state for one in site.process.upload(both)] == [State.VERIFIED] * 2
 
 
 def test_files_are_given_back_when_the_process_ends_while_the_endpoint_is_asked(
