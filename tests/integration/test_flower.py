@@ -56,7 +56,7 @@ def site(
         for name, value in credentials(weed).items():
             patch.setenv(name, value)
         store = StoreSettings(bucket=weed.bucket, endpoint_url=proxy.url, prefix=folder.name)
-        changes = {
+        changes: dict[str, dict[str, object]] = {
             "flower": {"port": port, "silent_s": 120},  # a restart forgets what was shown
             "broker": {"bundle_max_files": 1},
             "logs": {"level": "debug"},

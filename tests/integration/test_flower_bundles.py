@@ -10,7 +10,8 @@ import pytest
 from labferry.identity import RunKey
 from labferry.settings import StoreSettings
 from labferry.states import State
-from ops.embedded import Valkey, Weed, free_ports
+from ops.embedded import Valkey, Weed
+from ops.loopback import free_ports
 from tests.fault_proxy import FaultProxy
 from tests.faults import Answer, rule
 from tests.flower_client import PASSWORD, Flower
