@@ -18,6 +18,7 @@ VERSION = 1
 #: More than labferry writes in a marker or a line: an object that somebody put there is not held.
 _MOST_BYTES = 1024 * 1024
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+_text = json.encoder.encode_basestring
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,20 +93,14 @@ def header(run: RunKey, generation: int) -> bytes:
 
 def entry_line(path: str, key: str, record: FileRecord) -> bytes:
     """Return the line of a verified file."""
-    evidence = record.evidence
+    evidence, found = record.evidence, record.fingerprint
     assert evidence is not None  # noqa: S101  verified means proven
-    return _line(
-        {
-            "path": path,
-            "key": key,
-            "size": record.fingerprint.size,
-            "mtime_ns": record.fingerprint.mtime_ns,
-            "crc64nvme": f"{evidence.crc64:016x}",
-            "etag": evidence.etag,
-            "version_id": evidence.version_id,
-            "evidence": evidence.level,
-        }
-    )
+    # As `_line` writes it, in less than half the time: there are as many as there are files.
+    return (
+        f'{{"crc64nvme":"{evidence.crc64:016x}","etag":{_text(evidence.etag)}'
+        f',"evidence":"{evidence.level}","key":{_text(key)},"mtime_ns":{found.mtime_ns}'
+        f',"path":{_text(path)},"size":{found.size},"version_id":{_text(evidence.version_id)}}}\n'
+    ).encode()
 
 
 def superseding(line: bytes, key: str) -> bytes:

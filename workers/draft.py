@@ -33,6 +33,8 @@ from labferry.records import FileRecord, RunFacts
 from labferry.s3.checksum import crc64nvme
 from labferry.states import MOVE_OF, Actor, State
 
+#: Lines that are hashed and written at once.
+_LINES = 500
 #: Between a path and its edition, where that is not the first; no path holds it.
 _EDITION = "\x01"
 
@@ -45,6 +47,12 @@ def object_name(path: str, number: int) -> str:
 def path_of(name: str) -> str:
     """Return the path of an object so called."""
     return name.partition(_EDITION)[0]
+
+
+def _number(name: bytes) -> int:
+    """Return the edition of an object of this name."""
+    number = name.partition(_EDITION.encode())[2]
+    return int(number) if number else 1
 
 
 class Draft:
@@ -69,6 +77,7 @@ class Draft:
         self._evidence: Counter[str] = Counter()
         self._given_up: list[tuple[str, FileRecord]] = []
         self.crc64 = 0
+        self._waiting: list[bytes] = []
 
     def facts(self, folder: Path, manifest: BinaryIO) -> Iterator[bytes]:
         """Yield the fact line of every verified file, sorted; write the manifest meanwhile."""
@@ -87,11 +96,12 @@ class Draft:
                 self._files += 1
                 self._size += int(size)
                 self._evidence[level.decode()] += 1
-            for number in range(1, self._number(name)):
+            for number in range(1, _number(name)):
                 self.superseded.add(object_name(path.decode(), number))
             yield name + b"\0" + fact + b"\n"
         for given_up, record in sorted(dict(self._given_up).items()):
             self._write(manifest, left_out_line(self._left_out(given_up, record)))
+        self._flush(manifest)
 
     @property
     def agrees(self) -> bool:
@@ -158,15 +168,17 @@ class Draft:
         self._superseding += 1
         return superseding(entry, known_keys[-1].decode())
 
-    def _number(self, name: bytes) -> int:
-        """Return the edition of an object of this name."""
-        number = name.decode().partition(_EDITION)[2]
-        return int(number) if number else 1
-
     def _write(self, manifest: BinaryIO, line: bytes) -> None:
-        self._sha256.update(line)
-        self.crc64 = crc64nvme(line, self.crc64)
-        manifest.write(line)
+        self._waiting.append(line)
+        if len(self._waiting) == _LINES:
+            self._flush(manifest)
+
+    def _flush(self, manifest: BinaryIO) -> None:
+        block = b"".join(self._waiting)
+        self._waiting.clear()
+        self._sha256.update(block)
+        self.crc64 = crc64nvme(block, self.crc64)
+        manifest.write(block)
 
     def _earlier(self, folder: Path) -> Iterator[bytes]:
         """Yield `path NUL generation NUL key` of the earlier generations' manifests, sorted."""

@@ -28,7 +28,7 @@ _FLYING_BYTES = 256 * 1024
 #: A share whose files take longer to read, on the mean of so many, is read by many threads.
 _SLOW_READ_S, _READS = 0.002, 32
 #: Outcomes are told to the ledger when so many have come together.
-BATCH_FILES = 100
+BATCH_FILES = 250
 _EVERYBODYS = (Kind.ENVIRONMENT, Kind.THROTTLED)
 
 

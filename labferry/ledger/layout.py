@@ -28,6 +28,7 @@ _SEEN = struct.Struct("<c13xQqQq2xQ")
 _EVIDENCE = struct.Struct("<cQB")
 _LANES = {Lane.SMALL: b"s", Lane.LARGE: b"l"}
 _LANE_OF = {letter: lane for lane, letter in _LANES.items()}
+_LEVELS = {level.encode(): level for level in Level}
 _STATES = {letter.encode(): state for letter, state in STATE_OF_WIRE.items()}
 _MD5_HEX = 32
 #: 2024-01-01 in Unix milliseconds; record.lua has it too.
@@ -99,9 +100,7 @@ def _unpack_evidence(tail: bytes) -> Evidence | None:
     if len(tail) < end:
         raise ValueError("its evidence is cut off")
     etag = tail[start:end].decode() if length else tail[start:end].hex()
-    return Evidence(
-        level=Level(level.decode()), crc64=crc64, etag=etag, version_id=tail[end:].decode()
-    )
+    return Evidence(level=_LEVELS[level], crc64=crc64, etag=etag, version_id=tail[end:].decode())
 
 
 def pack_record(record: FileRecord) -> bytes:
@@ -157,7 +156,7 @@ def _unpack_record(value: bytes) -> FileRecord:
         lane=_LANE_OF[fields[5]],
         token=fields[6],
         holder=fields[7],
-        fingerprint=Fingerprint(*fields[8:12]),
+        fingerprint=_as(Fingerprint, fields[8:12]),
         discovered_ms=_instant(*fields[12:14]),
         changed_ms=_instant(*fields[14:16]),
         settled_ms=_instant(*fields[16:18]),

@@ -5,6 +5,7 @@ request that `wire.py` sends. Held to botocore's by a test.
 """
 
 import hmac
+import re
 import time
 from collections.abc import Mapping
 from hashlib import sha256
@@ -15,6 +16,8 @@ from labferry.store_port import Buffer
 
 _ALGORITHM = "AWS4-HMAC-SHA256"
 _UNSIGNED = "UNSIGNED-PAYLOAD"
+#: A path with nothing to quote.
+_PLAIN = re.compile(r"[A-Za-z0-9/_.~-]+")
 
 
 class Credentials(Protocol):
@@ -34,6 +37,8 @@ class Signer:
         self._signs_payload = signs_payload
         #: Secret, day, and the key derived from them.
         self._derived: tuple[str, str, bytes] = ("", "", b"")
+        #: A second, and how requests write it down.
+        self._dated: tuple[time.struct_time | None, str] = (None, "")
 
     def put(
         self,
@@ -47,9 +52,9 @@ class Signer:
 
         Raises: UnicodeEncodeError.
         """
-        target = quote(path, safe="/~", errors="strict")
+        target = path if _PLAIN.fullmatch(path) else quote(path, safe="/~", errors="strict")
         asked = "&".join(f"{name}={quote(query[name], safe='~')}" for name in sorted(query))
-        at = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        at = self._now()
         digest = sha256(body).hexdigest() if self._signs_payload else _UNSIGNED
         signed = {
             "host": self._host,
@@ -61,19 +66,26 @@ class Signer:
             signed["x-amz-security-token"] = credentials.token
         names = sorted(signed)
         listed = ";".join(names)
-        lines = "".join(f"{name}:{signed[name]}\n" for name in names)
+        lines = "".join([f"{name}:{signed[name]}\n" for name in names])
         canonical = f"PUT\n{target}\n{asked}\n{lines}\n{listed}\n{digest}"
         scope = f"{at[:8]}/{self._region}/s3/aws4_request"
         whole = f"{_ALGORITHM}\n{at}\n{scope}\n{sha256(canonical.encode()).hexdigest()}"
         key = self._key(credentials.secret_key, at[:8])
         signature = hmac.digest(key, whole.encode(), "sha256").hex()
-        sent = "".join(f"{name}: {signed[name]}\r\n" for name in names)
+        sent = "".join([f"{name}: {signed[name]}\r\n" for name in names])
         return (
             f"PUT {target}{'?' if asked else ''}{asked} HTTP/1.1\r\n{sent}"
             f"content-length: {len(body)}\r\n"
             f"authorization: {_ALGORITHM} Credential={credentials.access_key}/{scope}, "
             f"SignedHeaders={listed}, Signature={signature}\r\n\r\n"
         ).encode()
+
+    def _now(self) -> str:
+        now, (known, at) = time.gmtime(), self._dated
+        if now != known:
+            at = time.strftime("%Y%m%dT%H%M%SZ", now)
+            self._dated = (now, at)
+        return at
 
     def _key(self, secret: str, day: str) -> bytes:
         known_secret, known_day, key = self._derived

@@ -1,8 +1,11 @@
 """Manifest, marker and event are canonical bytes that read back as they were."""
 
 import json
+from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from labferry.errors import MalformedMessage
 from labferry.identity import RunKey
@@ -57,6 +60,17 @@ def test_an_entry_reads_back() -> None:
     entry = read_entry(entry_line("a b#.txt", "raw/seq/run ü/a b#.txt", record()))
     assert (entry.path, entry.size, entry.crc64nvme) == ("a b#.txt", 12, "00000000000000ff")
     assert (entry.etag, entry.version_id, entry.evidence) == ("e" * 32, "v", "A")
+
+
+@given(st.text(), st.text(), st.integers(0, 2**63), st.text())
+def test_an_entry_is_canonical(path: str, etag: str, size: int, version_id: str) -> None:
+    made = record(evidence=Evidence(level=Level.D, crc64=7, etag=etag, version_id=version_id))
+    made = replace(made, fingerprint=made.fingerprint._replace(size=size))
+    line = entry_line(path, f"raw/{path}", made)
+    fields = json.loads(line)
+    assert (fields["path"], fields["key"], fields["etag"]) == (path, f"raw/{path}", etag)
+    plain = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    assert line == plain.encode() + b"\n"
 
 
 def test_a_manifest_has_no_clock_attempt_or_worker_in_it() -> None:
