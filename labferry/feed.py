@@ -15,7 +15,7 @@ from labferry.ports import Ledger
 from labferry.records import Bundle, Lane, RunFacts
 from labferry.settings import Settings
 from labferry.states import LEASED
-from labferry.turns import Turn, bundle_files, is_outranked
+from labferry.turns import Turn, bundle_files, free_of, is_outranked, most_of
 from labferry.wakeup_port import Wakeups
 
 #: Files taken in one call, so that the ledger is never blocked for more than some 10 ms.
@@ -37,35 +37,42 @@ def top_up(
 
     Half of the free window is for large files, so that a flood of small ones cannot shut them out;
     where there is room for one message alone, it is a small file's, which tells sooner. A run
-    that an operator holds gets none, and takes no room.
+    that an operator holds gets none, and takes no room. Of an instrument with a cap no more files
+    go out than it leaves; there is often room for one alone, so a coin, the ledger's clock, says
+    which lane goes first.
     """
+    if not runs:
+        return 0
     broker, sent = settings.broker, 0
+    instrument, coin = runs[0].run.instrument, runs[0].now_ms % 2 == 0
+    cap = settings.cap(instrument)
+    free = free_of(runs, cap)
+    others, rank = _others(ledger, instrument, settings)
     runs = [facts for facts in runs if facts.hold is None]
-    others, rank = _others(ledger, runs, settings)
     backlog = sum(facts.ready[Lane.SMALL] for facts in runs)
     wanted = bundle_files(backlog, others, broker.window_messages)
-    most_small = min(broker.bundle_max_files, wanted)
+    most_small = min(broker.bundle_max_files, wanted, most_of(cap))
     room, is_canary = _room(ledger.conditions(), runs, most_small, settings)
     waits = any(facts.sent for facts in runs)
-    small, large = (Lane.SMALL, room), (Lane.LARGE, ceil(room / 2))
-    for lane, share in (small, large) if is_canary else (large, small):
-        most_files = 1 if is_canary or lane is Lane.LARGE else most_small
+    small, large = (Lane.SMALL, room), (Lane.LARGE, ceil(room / 2) if cap is None else room)
+    for lane, share in (small, large) if is_canary or (cap and coin) else (large, small):
+        most = max(1, min(free, 1 if is_canary or lane is Lane.LARGE else most_small))
         least = int(trickles and not waits)
         until = min(room, sent + (least if is_outranked(rank, lane, others) else share))
         for facts in sorted(runs, key=lambda facts: facts.opened_ms):
-            bundles = min(until - sent, facts.ready[lane])
+            bundles = min(until - sent, facts.ready[lane], free // most)
             if bundles > 0:
-                limits = _Limits(bundles, most_files, broker.bundle_max_bytes)
+                limits = _Limits(bundles, most, broker.bundle_max_bytes)
                 for taken in _take(ledger, facts.run, lane, limits):
                     wakeups.upload(taken)
                     sent += len(taken)
+                    free -= sum(len(one.paths) for one in taken)
     return sent
 
 
-def _others(ledger: Ledger, runs: Sequence[RunFacts], settings: Settings) -> tuple[list[Turn], int]:
+def _others(ledger: Ledger, instrument: str, settings: Settings) -> tuple[list[Turn], int]:
     """Return the turns of all other instruments, and the rank of this one."""
     turns = ledger.turns()
-    instrument = runs[0].run.instrument if runs else ""
     own = turns.pop(instrument, None)
     return list(turns.values()), own.rank if own else settings.rank(instrument, None)
 

@@ -157,12 +157,30 @@ class Ledger(
         """Return the name behind a number, or '' ."""
         ...
 
-    def claim(self, run: RunKey, bundle: int, paths: Sequence[str], holder: int) -> list[Claim]:
+    def claim(
+        self,
+        run: RunKey,
+        bundle: int,
+        paths: Sequence[str],
+        holder: int,
+        cap: int | None = None,
+    ) -> list[Claim]:
         """Take the lease on every file of a bundle that is eligible, each with a new token; the
-        rest is left out. A bundle already claimed yields only what is eligible again."""
+        rest is left out. A bundle already claimed yields only what is eligible again.
+
+        With a `cap`, no more is taken than it leaves beside the leases of all the instrument's runs
+        (of those that were ever claimed of with a cap); the rest of the bundle waits for a message
+        again, before all others."""
         ...
 
-    def begin(self, run: RunKey, bundle: int, paths: Sequence[str], holder: int) -> Begun:
+    def begin(
+        self,
+        run: RunKey,
+        bundle: int,
+        paths: Sequence[str],
+        holder: int,
+        cap: int | None = None,
+    ) -> Begun:
         """Claim a bundle's files and return what stands in the way, in one step. What an operator
         holds is not claimed, and its bundle stays sent."""
         ...

@@ -164,6 +164,9 @@ class InstrumentSettings(BaseModel):
     acquiring_bytes_per_s: int | None = Field(
         None, ge=1, description="at most, while something comes or grows at the source"
     )
+    max_concurrency: int | None = Field(
+        None, ge=1, description="its files under way at a time, by all workers together, at most"
+    )
     priority: int = Field(
         0, ge=-100, le=100, description="files of a higher one go first; the others go on slowly"
     )
@@ -212,6 +215,11 @@ class Settings(BaseSettings):
         """Return whose files go first, by priority and by the room on the instrument's share."""
         found = self.instruments.get(instrument)
         return rank_of(found.priority, space, found.urgent_left_s) if found else 0
+
+    def cap(self, instrument: str) -> int | None:
+        """Return how many files of an instrument may be under way at a time; None for no cap."""
+        found = self.instruments.get(instrument)
+        return found.max_concurrency if found else None
 
     @classmethod
     def settings_customise_sources(

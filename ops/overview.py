@@ -14,6 +14,7 @@ from labferry.settings import Settings
 from labferry.settings_watching import MonitorSettings
 from labferry.states import State
 from labferry.throttle import share_of
+from labferry.word import Word
 from ops.causes import Cause, causes_of
 from ops.condition import Around, Condition, condition_of
 from ops.standing import Standing, read_standings
@@ -29,6 +30,7 @@ class InstrumentStatus:
     """One instrument: `backlog` counts files that are not at rest, `backlog_bytes` their sizes.
 
     `why` says in words why the condition holds; `waits_s` is how long a file waits for a worker.
+    `hold` is set while a person holds the instrument, with all its runs.
     """
 
     instrument: str
@@ -40,6 +42,7 @@ class InstrumentStatus:
     runs: int
     watched: Watched
     profile: str = ""
+    hold: Word | None = None
 
     def to_json(self) -> dict[str, object]:
         """Return the object of `labferry status --json`."""
@@ -52,6 +55,7 @@ class InstrumentStatus:
             "waits_s": round(self.waits_s, 1),
             "runs": self.runs,
             "profile": self.profile or None,
+            "hold": asdict(self.hold) if self.hold else None,
             **self.watched.to_json(),
         }
 
@@ -128,10 +132,13 @@ def read_overview(
         facts = ledger.facts_of(ledger.runs())
     rules = rules or Rules()
     facts = [rules.seen(one) for one in facts]
-    conditions = ledger.conditions()
+    conditions, holds = ledger.conditions(), ledger.holds()
     standings = read_standings(ledger, facts, instruments)
     return Overview(
-        instruments=tuple(_instrument_status(one, conditions, rules) for one in standings),
+        instruments=tuple(
+            _instrument_status(one, conditions, rules, holds.get(one.instrument))
+            for one in standings
+        ),
         runs=tuple(facts),
         causes=causes_of(ledger, facts),
         waiting={run: waiting for one in standings for run, waiting in one.waiting.items()},
@@ -166,7 +173,7 @@ def _needs_somebody(facts: RunFacts) -> bool:
 
 
 def _instrument_status(
-    standing: Standing, conditions: Conditions, rules: Rules
+    standing: Standing, conditions: Conditions, rules: Rules, hold: Word | None
 ) -> InstrumentStatus:
     condition, why = condition_of(
         standing, around(conditions, standing.instrument, rules.recovery_ms), rules.limits
@@ -181,6 +188,7 @@ def _instrument_status(
         runs=len(standing.runs),
         watched=standing.watched,
         profile=rules.profiles.get(standing.instrument, ""),
+        hold=hold,
     )
 
 

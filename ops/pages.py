@@ -17,7 +17,7 @@ from ops.explain import explain_key
 from ops.explain_view import explanation_rows, note_line
 from ops.overview import InstrumentStatus, find_run, read_overview, read_run_key, rules_of
 from ops.pace import Pace, Pacers
-from ops.run_view import progress_words, remarks, to_go_words, unfinished, waits_for
+from ops.run_view import hold_words, progress_words, remarks, to_go_words, unfinished, waits_for
 from ops.shown import instant, size
 from ops.troubles import Troubles, breaker_words, read_troubles
 
@@ -161,7 +161,8 @@ def _troubles(troubles: Troubles) -> Iterator[str]:
 
 def _instrument(status: InstrumentStatus) -> tuple[str, ...]:
     condition = _state(status.condition) + (_small(status.why) if status.why else "")
-    return escape(status.instrument), condition, f"{status.runs:,}", to_go_words(status)
+    held = _small(hold_words(status.hold)) if status.hold else ""
+    return escape(status.instrument) + held, condition, f"{status.runs:,}", to_go_words(status)
 
 
 def _runs(runs: Iterable[tuple[RunFacts, Pace]], waiting: Mapping[str, Waiting]) -> list[str]:

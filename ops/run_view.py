@@ -12,6 +12,7 @@ from labferry.completion import OVER, RunState, run_state
 from labferry.passes import Waiting
 from labferry.records import RunFacts
 from labferry.states import AT_REST, State
+from labferry.word import Word
 from ops.causes import Cause
 from ops.condition import Condition
 from ops.overview import InstrumentStatus, Overview
@@ -106,6 +107,8 @@ def _instruments(statuses: Sequence[InstrumentStatus]) -> Table:
         name.append(f" {status.profile}" if status.profile else "", style="dim")
         if status.why:
             name.append(f"\n  {status.why}", style="dim")
+        if status.hold:
+            name.append(f"\n  {hold_words(status.hold)}", style="yellow")
         if status.watched.room:
             name.append(f"\n  {status.watched.room}", style="yellow")
         condition = Text(status.condition, style=STYLE_OF_CONDITION[status.condition])
@@ -147,7 +150,7 @@ def remarks(facts: RunFacts, causes: Sequence[Cause] = ()) -> Iterator[str]:
     if facts.generation > 1:
         yield f"generation {facts.generation}"
     if facts.hold:
-        yield f"held by {facts.hold.actor}: {facts.hold.reason}"
+        yield hold_words(facts.hold)
     if facts.closed:
         yield f"closed by {facts.closed.actor}: {facts.closed.reason}"
     for state, words in _REMARKS.items():
@@ -155,6 +158,11 @@ def remarks(facts: RunFacts, causes: Sequence[Cause] = ()) -> Iterator[str]:
             yield f"{facts.counts[state]:,} {words}"
         if state is State.QUARANTINED:
             yield from (f"  {cause.words}" for cause in causes[:CAUSES_SHOWN])
+
+
+def hold_words(hold: Word) -> str:
+    """Return who holds a run or an instrument, and why."""
+    return f"held by {hold.actor}: {hold.reason}"
 
 
 def progress_view(runs: Sequence[tuple[RunFacts, Pace]]) -> RenderableType:

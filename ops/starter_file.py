@@ -28,6 +28,7 @@ EXAMPLES = {
     "limits.bandwidth_bytes_per_s": "50_000_000",
     "instruments.bandwidth_bytes_per_s": "50_000_000",
     "instruments.acquiring_bytes_per_s": "20_000_000",
+    "instruments.max_concurrency": "16",
 }
 EMPTY = '""'
 INSTRUMENT = "NovaSeq1"

@@ -426,16 +426,30 @@ class MemoryLedger(
         return self._workers[number - 1] if 0 < number <= len(self._workers) else ""
 
     @atomic
-    def claim(self, run: RunKey, bundle: int, paths: Sequence[str], holder: int) -> list[Claim]:
+    def claim(
+        self,
+        run: RunKey,
+        bundle: int,
+        paths: Sequence[str],
+        holder: int,
+        cap: int | None = None,
+    ) -> list[Claim]:
         data = self.data.get(run)
         if data is None:
             return []
         data.sent.pop(bundle, None)
         recorded = data.bundles.pop(bundle, None)
         claims: list[Claim] = []
+        above: list[str] = []
+        leased = sum(
+            len(one.leases) for key, one in self.data.items() if key.instrument == run.instrument
+        )
         for path in recorded.paths if recorded else paths:
             record = data.files.get(path)
             if record is None or record.state not in MOVE_OF[Event.CLAIM].sources:
+                continue
+            if cap is not None and leased + len(claims) >= cap:
+                above.append(path)
                 continue
             record = replace(
                 record,
@@ -447,13 +461,22 @@ class MemoryLedger(
             data.files[path] = record
             data.leases[path] = self.clock_ms + self._ttl_ms
             claims.append(Claim(path=path, token=record.token, record=record, bundle=bundle))
+        for path in reversed(above if recorded else []):
+            data.ready[data.files[path].lane or Lane.SMALL].insert(0, path)
         data.moves += bool(claims)
         return claims
 
     @atomic
-    def begin(self, run: RunKey, bundle: int, paths: Sequence[str], holder: int) -> Begun:
+    def begin(
+        self,
+        run: RunKey,
+        bundle: int,
+        paths: Sequence[str],
+        holder: int,
+        cap: int | None = None,
+    ) -> Begun:
         hold = self.find_hold(run)
-        claims = [] if hold else self.claim(run, bundle, paths, holder)
+        claims = [] if hold else self.claim(run, bundle, paths, holder, cap)
         data = self.data.get(run)
         return Begun(
             claims=claims,

@@ -43,7 +43,9 @@ class Afterwards:
             return
         try:
             advance(facts, self._ledger, self._wakeups, self._settings)
-            if any(facts.ready.values()) and facts.sent < self._half:
+            # A cap is free again with each file that ends, for any run of the instrument.
+            is_capped = self._settings.cap(run.instrument) is not None
+            if is_capped or (any(facts.ready.values()) and facts.sent < self._half):
                 self._top_up(run.instrument)
         except BrokerUnavailable as error:
             emit("worker.broker_unavailable", level=logging.WARNING, error=str(error))

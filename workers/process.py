@@ -84,7 +84,8 @@ class WorkerProcess:
         What an operator holds is not claimed: the message comes again once it is released.
         """
         began_s = self._clock.mono_s()
-        begun = self.ledger.begin(message.run, message.bundle, message.paths, self._number)
+        cap = self._settings.cap(message.run.instrument)
+        begun = self.ledger.begin(message.run, message.bundle, message.paths, self._number, cap)
         claims = begun.claims
         if begun.hold:
             emit("delivery.held", run=str(message.run), bundle=message.bundle)

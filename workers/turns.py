@@ -20,5 +20,6 @@ def tell_turns(ledger: Ledger, runs: Mapping[str, Sequence[RunFacts]], settings:
             settings.rank(name, said.space if said else None),
             settings.broker.window_messages,
             moves=now_ms - moved_ms.get(name, 0) < MOVING_MS,
+            cap=settings.cap(name),
         )
     ledger.tell_turns(turns)

@@ -96,6 +96,11 @@ class BatchKeys:
         self.stages = f"{start}stage:"  # + open stage: zset file -> order
 
 
+def leased(instrument: str) -> str:
+    """Return the key of a set: the leases zsets of an instrument with a cap."""
+    return f"labferry:leased:{instrument}"
+
+
 def endpoint_proof(endpoint: str) -> str:
     """Return the key of an endpoint's proof."""
     return f"labferry:proof:{endpoint}"

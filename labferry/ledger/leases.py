@@ -8,7 +8,15 @@ from labferry.identity import RunKey
 from labferry.ledger.conditions import unpack_conditions
 from labferry.ledger.files import read_records
 from labferry.ledger.holds import names_of_hold, unpack_word
-from labferry.ledger.keys import BREAKERS, HOLDS, PACES, WORKER_NAMES, WORKER_NUMBERS, RunKeys
+from labferry.ledger.keys import (
+    BREAKERS,
+    HOLDS,
+    PACES,
+    WORKER_NAMES,
+    WORKER_NUMBERS,
+    RunKeys,
+    leased,
+)
 from labferry.ledger.layout import PLACE_OF, letters, unpack_record
 from labferry.ledger.section import Section
 from labferry.ledger.server import Argument, Reply, pack, to_ms
@@ -33,14 +41,28 @@ class Leases(Section):
         name = self._server.ask(self._server.client.hget, WORKER_NAMES, str(number))
         return name.decode() if name else ""
 
-    def claim(self, run: RunKey, bundle: int, paths: Sequence[str], holder: int) -> list[Claim]:
+    def claim(
+        self,
+        run: RunKey,
+        bundle: int,
+        paths: Sequence[str],
+        holder: int,
+        cap: int | None = None,
+    ) -> list[Claim]:
         """Take the lease on every eligible file of a bundle."""
-        return _claims(self._claim(run, bundle, paths, holder)[0], bundle)
+        return _claims(self._claim(run, bundle, paths, holder, cap)[0], bundle)
 
-    def begin(self, run: RunKey, bundle: int, paths: Sequence[str], holder: int) -> Begun:
+    def begin(
+        self,
+        run: RunKey,
+        bundle: int,
+        paths: Sequence[str],
+        holder: int,
+        cap: int | None = None,
+    ) -> Begun:
         """Claim what no operator holds, and return what stands in the way."""
         names = names_of_hold(run)
-        claimed, hold, sent, now, *found = self._claim(run, bundle, paths, holder, names)
+        claimed, hold, sent, now, *found = self._claim(run, bundle, paths, holder, cap, names)
         breakers, paces = (dict(zip(flat[::2], flat[1::2], strict=True)) for flat in found)
         return Begun(
             claims=_claims(claimed, bundle),
@@ -55,6 +77,7 @@ class Leases(Section):
         bundle: int,
         paths: Sequence[str],
         holder: int,
+        cap: int | None,
         holds: Sequence[str] = (),
     ) -> Reply:
         keys, move = RunKeys(run), MOVE_OF[Event.CLAIM]
@@ -62,7 +85,7 @@ class Leases(Section):
             "claim",
             [
                 keys.files, keys.meta, keys.leases, keys.sent, keys.bundles, HOLDS, BREAKERS,
-                PACES,
+                PACES, keys.ready, leased(run.instrument),
             ],
             [
                 letters(move.sources),
@@ -72,6 +95,7 @@ class Leases(Section):
                 self._ttl_ms,
                 PLACE_OF["claimed_ms"],
                 pack(list(paths)),
+                cap or 0,
                 *holds,
             ],
         )  # fmt: skip

@@ -36,6 +36,7 @@ _MOVING = ("guard", "letters", "apply")
 GUARDED = {
     "move": _MOVING,
     "act": (*_MOVING, "chain"),
+    "claim": ("cap",),
     "append": ("chain",),
     "close": ("chain",),
     "put_word": ("chain",),

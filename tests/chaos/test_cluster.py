@@ -80,6 +80,21 @@ def test_a_run_and_what_all_runs_share_lie_in_one_slot(
     assert sum(node.ask("DBSIZE") for node in cluster.nodes) == 2 * len(keys)  # with the replica
 
 
+def test_all_runs_of_an_instrument_keep_to_a_cap_there(
+    cluster: Cluster, ledger: RedisLedger
+) -> None:
+    claimed = []
+    for run in (RUN, RunKey("scope", "run 2")):
+        ledger.discover(run, [("a", PRINT), ("b", PRINT)])
+        ledger.move(run, Event.SETTLE, [Step(path=path, fingerprint=PRINT) for path in "ab"])
+        (bundle,) = ledger.take(run, Lane.SMALL, bundles=1, max_files=2, max_bytes=9)
+        claimed.append(len(ledger.claim(run, bundle.number, [], 1, 3)))
+    assert claimed == [2, 1]
+    facts = ledger.find_facts(run)
+    assert facts and facts.ready[Lane.SMALL] == 1
+    assert {key_slot(key) for key in cluster.holder().ask("KEYS", "*")} == {SLOT}
+
+
 def test_an_inbox_lies_there_too(cluster: Cluster, ledger: RedisLedger) -> None:
     shelf = open_shelf(f"{cluster.url}#ledger")
     entry = shelf.put(Entry(key="a", digest="d", content="{}"))

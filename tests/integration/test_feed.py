@@ -257,3 +257,71 @@ def test_each_lane_of_an_outranked_instrument_goes_on(site: Site) -> None:
     runs = [site.facts(RUN)]
     assert top_up(site.ledger, site.wakeups, runs, site.settings, trickles=True) == 2
     assert {bundle.lane for bundle in site.wakeups.bundles} == set(Lane)
+
+
+# -- an instrument with a cap
+
+
+def capped(site: Site, cap: int) -> Site:
+    """Give the instrument a cap."""
+    one = InstrumentSettings(root=Path("/nowhere"), max_concurrency=cap)
+    site.settings = site.settings.model_copy(update={"instruments": {RUN.instrument: one}})
+    return site
+
+
+def out(site: Site) -> int:
+    """Files of the instrument under a lease, or in messages."""
+    runs = [site.facts(run) for run in site.ledger.runs() if run.instrument == RUN.instrument]
+    eligible = sum(one.counts[State.ELIGIBLE] - sum(one.ready.values()) for one in runs)
+    return eligible + sum(one.counts[State.UPLOADING] for one in runs)
+
+
+def test_no_more_files_go_out_than_a_cap_leaves_for_all_runs(site: Site) -> None:
+    capped(site, 6)
+    second = RunKey(RUN.instrument, "r2")
+    for run in (RUN, second, OTHER):
+        site.settled(names(100), run=run)
+    assert (feed(site), feed(site)) == (3, 0), "two files a message"
+    assert out(site) == 6
+    leased = claim_all(site)
+    assert (len(leased), feed(site)) == (6, 0)
+    steps = [Step(path=path, token=token, delay_ms=60_000) for path, token in leased[:3]]
+    site.ledger.move(RUN, Event.FAIL, steps)
+    assert (feed(site), feed(site), feed(site)) == (1, 1, 0), "two files, and one"
+    assert out(site) == 6
+    assert feed(site, OTHER.instrument) == WHOLE
+
+
+def test_a_cap_is_whole_again_when_all_is_done(site: Site) -> None:
+    capped(site, 3)
+    site.settled(names(10))
+    done = 0
+    while feed(site):
+        assert out(site) <= 3
+        done += sum(len(one.paths) for one in site.wakeups.bundles)
+        site.verify_all(site.wakeups.bundles)
+        site.wakeups.bundles.clear()
+    assert done == site.facts().counts[State.VERIFIED] == 10
+
+
+def test_both_lanes_of_an_instrument_with_a_cap_of_one_go_on(site: Site) -> None:
+    capped(site, 1)
+    site.settled(names(40))
+    site.settled([f"large-{name}" for name in names(40)], size=100)
+    lanes = set()
+    while feed(site):
+        lanes.add(site.wakeups.bundles[0].lane)
+        site.verify_all(site.wakeups.bundles)
+        site.wakeups.bundles.clear()
+        if lanes == set(Lane):
+            break
+    assert lanes == set(Lane)
+    waits = site.facts().ready
+    assert all(waits.values()), "neither waited for the other to end"
+
+
+def test_a_canary_and_a_cap_agree(site: Site) -> None:
+    capped(site, 4)
+    site.settled(names(50))
+    put(site, Phase.OPEN)
+    assert (feed(site), feed(site)) == (1, 0)

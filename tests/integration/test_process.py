@@ -307,3 +307,25 @@ def test_a_worker_reads_no_faster_than_its_limit(site: Site) -> None:
     [result] = site.process.upload(message)
     assert result.state is State.VERIFIED
     assert time.monotonic() - began_s > 3.0
+
+
+def test_what_ends_of_an_instrument_with_a_cap_makes_room_for_its_other_runs(
+    tmp_path: Path, ledger_url: str, store_settings: StoreSettings
+) -> None:
+    site = Site(tmp_path, ledger_url, store_settings)
+    capped = InstrumentSettings(root=site.root, max_concurrency=1)
+    settings = site.settings.model_copy(update={"instruments": {"seq": capped}})
+    wakeups = RecordedWakeups()
+    process = WorkerProcess(settings, wakeups)  # type: ignore[arg-type]
+    first, second = site.settle("f"), site.settle("g")
+    other, seen = RunKey("seq", "r2"), Fingerprint(1, 1, 1, 1)
+    site.ledger.discover(other, [("h", seen)])
+    site.ledger.move(other, Event.SETTLE, [Step(path="h", fingerprint=seen, lane=Lane.SMALL)])
+    (held,) = site.ledger.claim(RUN, second.bundle, second.paths, 1, 1)
+    assert process.upload(first) == []
+    assert wakeups.bundles == []
+    site.ledger.move(RUN, Event.FAIL, [Step(path="g", token=held.token, delay_ms=600_000)])
+    (bundle,) = site.ledger.take(RUN, Lane.SMALL, bundles=1, max_files=1, max_bytes=9)
+    (result,) = process.upload(UploadMessage(run=RUN, bundle=bundle.number, paths=bundle.paths))
+    assert (result.path, result.state) == ("f", State.VERIFIED)
+    assert [(one.run, one.paths) for one in wakeups.bundles] == [(other, ("h",))]

@@ -17,7 +17,7 @@ from labferry.settings_watching import MonitorSettings
 from labferry.states import Event, State
 from ops.monitor import Monitor
 from tests.dock import Meddling
-from tests.ledger_world import RUN, World, memory_world
+from tests.ledger_world import ACT, RUN, World, memory_world
 
 ODD = "<script>alert(1)</script> & 100%?.txt"
 
@@ -89,6 +89,13 @@ def test_no_name_is_taken_for_html(world: World) -> None:
         _, page, headers = ask(app, path, query.replace("%", "%25").replace("&", "%26"))
         assert "<script" not in page and "<img" not in page and "<b>" not in page
         assert "script" not in headers["Content-Security-Policy"]
+
+
+def test_a_hold_on_an_instrument_stands_on_its_row(world: World) -> None:
+    world.verify("a")
+    world.ledger.hold(RUN.instrument, ACT)
+    _, page, _ = ask(monitor(world.ledger), "/")
+    assert f"{RUN.instrument}<small>held by {ACT.actor}: {ACT.reason}</small>" in page
 
 
 def test_what_is_in_the_way_stands_on_the_first_page(world: World) -> None:

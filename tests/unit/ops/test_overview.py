@@ -45,6 +45,7 @@ class Known:
         self._passes = list(passes)
         self.moved_ms = self.waiting_ms = 0
         self.told: dict[str, Turn] = {}
+        self.held: dict[str, Word] = {}
         self.breakers: tuple[Breaker, ...] = ()
         self.paces: tuple[Pace, ...] = ()
 
@@ -59,6 +60,9 @@ class Known:
 
     def conditions(self) -> Conditions:
         return Conditions(now_ms=0, breakers=self.breakers, paces=self.paces)
+
+    def holds(self) -> dict[str, Word]:
+        return self.held
 
     def tallies(self) -> Tallies:
         return Tallies(moved_ms={"scope": self.moved_ms})
@@ -254,6 +258,7 @@ def test_the_json_has_the_fixed_form() -> None:
             "waits_s": 0,
             "runs": 1,
             "profile": None,
+            "hold": None,
             "watch": "unknown",
             "looked_ms": None,
             "share_free_bytes": None,

@@ -1,12 +1,14 @@
 """Does a terminal of 80 columns show everything, without relying on colour?"""
 
 import io
+import json
 from dataclasses import replace
 
 import pytest
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
+from labferry.word import Word
 from ops.overview import Overview, read_overview
 from ops.pace import Pacer
 from ops.run_view import overview_view, progress_view, progress_words, states_view, watch_view
@@ -60,6 +62,24 @@ def test_a_silent_instrument_and_a_waiting_run_say_why_below_their_names() -> No
     assert "2:00:00 ago" in text
     assert "away" in text
     assert "there is RTAComplete.txt" in text
+
+
+def test_a_hold_on_an_instrument_stands_below_its_name_though_it_has_no_run() -> None:
+    known = Known(run_facts("scope/open", verified=3))
+    known.held = {
+        "massspec": Word(actor="ada@lab", reason="a new <share>", at_ms=7),
+        "scope/open": Word(actor="bob", reason="this run alone", at_ms=8),
+    }
+    found = read_overview(known, ["massspec", "scope"], None)
+    lines = shown(overview_view(found))
+    at = next(n for n, line in enumerate(lines) if line.startswith("massspec"))
+    assert lines[at + 1].strip() == "held by ada@lab: a new <share>"
+    assert sum("held by" in line for line in lines) == 1
+    in_json = json.loads(json.dumps(found.to_json()))["instruments"]
+    assert [(one["instrument"], one["hold"]) for one in in_json] == [
+        ("massspec", {"actor": "ada@lab", "reason": "a new <share>", "at_ms": 7}),
+        ("scope", None),
+    ]
 
 
 def test_every_state_and_condition_is_a_word() -> None:
