@@ -18,7 +18,7 @@ from labferry.states import LEASED
 from ops.embedded import Valkey
 from tests.fault_proxy import FaultProxy
 from tests.faults import Exchange, Fault, rule
-from tests.quay import PUT, short
+from tests.quay import PUT, behind
 from tests.site import Site, open_site
 
 CAP = 2
@@ -79,7 +79,7 @@ def site(
     assert store_settings.endpoint_url
     with FaultProxy(store_settings.endpoint_url) as proxy:
         proxy.script(rule(flights, on=PUT, key="*raw/*/f*"))
-        store = short(store_settings, proxy)
+        store = behind(proxy, store_settings)
         store = store.model_copy(update={"read_timeout_s": NEVER_S, "connect_timeout_s": 60})
         with open_site(tmp_path, valkey, store, roots, changes) as opened:
             yield opened
