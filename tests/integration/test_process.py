@@ -210,7 +210,10 @@ def test_files_are_given_back_where_what_stands_in_the_way_cannot_be_read(site: 
 def test_a_held_run_is_left_alone_and_its_message_comes_again(site: Site) -> None:
     message = site.settle()
     site.ledger.hold(RUN, ACT)
-    assert site.process.upload(message) == []
+    (left,) = site.process.upload(message)
+    assert left.state is State.ELIGIBLE
+    assert left.failure is not None
+    assert ACT.reason in left.failure.message
     assert site.state() is State.ELIGIBLE
     site.ledger.release(RUN, ACT)
     (result,) = site.process.upload(message)
@@ -322,7 +325,8 @@ def test_what_ends_of_an_instrument_with_a_cap_makes_room_for_its_other_runs(
     site.ledger.discover(other, [("h", seen)])
     site.ledger.move(other, Event.SETTLE, [Step(path="h", fingerprint=seen, lane=Lane.SMALL)])
     (held,) = site.ledger.claim(RUN, second.bundle, second.paths, 1, 1)
-    assert process.upload(first) == []
+    (kept,) = process.upload(first)
+    assert kept.state is State.ELIGIBLE
     assert wakeups.bundles == []
     site.ledger.move(RUN, Event.FAIL, [Step(path="g", token=held.token, delay_ms=600_000)])
     (bundle,) = site.ledger.take(RUN, Lane.SMALL, bundles=1, max_files=1, max_bytes=9)
