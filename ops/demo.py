@@ -251,8 +251,8 @@ def _proven(stage: _Stage, screen: Screen, clock: SystemClock) -> Exit:
 
 
 def _keep_open(stage: _Stage, screen: Screen, clock: SystemClock) -> None:
-    screen.kept(flower_url(stage.settings.flower), stage.folder / ENV)
     try:
+        screen.kept(flower_url(stage.settings.flower), stage.folder / ENV)
         while True:
             stage.children.tend()
             clock.sleep_s(LOOK_S)
