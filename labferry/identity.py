@@ -24,9 +24,11 @@ MAX_SEGMENT_BYTES = 255
 
 #: What the key of a dead letter's reason ends in.
 _REASON = ".reason.json"
+#: Endings of names that SeaweedFS may hide.
+HIDDEN_ENDINGS = (".uploads", ".versions")
 _MANGLED = re.compile(
     "[\x00-\x1f\x7f\\\\\ud800-\udfff\ufffe\uffff]|%(?=[0-9A-Fa-f]{2})"
-    r"|\.(?=(?:uploads|versions)(?:/|$))"
+    rf"|\.(?=(?:{'|'.join(ending[1:] for ending in HIDDEN_ENDINGS)})(?:/|$))"
 )
 _ESCAPE = re.compile(b"%([0-9A-Fa-f]{2})")
 #: Where a key of a later edition has the edition's number.

@@ -61,6 +61,11 @@ class Leadership(Protocol):
         """Acquire or extend; return whether this process leads until the time to live ends."""
         ...
 
+    def extend(self) -> bool:
+        """Extend what this process leads; return whether it still did. Never acquires: for a thread
+        beside the one that may release meanwhile."""
+        ...
+
     def release(self) -> None:
         """Let another lead at once."""
         ...

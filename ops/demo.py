@@ -2,7 +2,6 @@
 
 import signal
 import tempfile
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -203,7 +202,8 @@ def _ferried(stage: _Stage, screen: Screen, clock: SystemClock) -> bool:
             now_s = clock.mono_s()
             paces = pacers.observe(stage.ledger, [one for one in found if one], now_s)
             screen.progress(stage.runs, paces)
-            if any(facts and facts.counts[State.VERIFIED] for facts in found):
+            verified = any(facts and facts.counts[State.VERIFIED] for facts in found)
+            if verified:
                 stage.writers.go_on()
             if all(facts and run_state(facts) is RunState.COMPLETE for facts in found):
                 return True
@@ -211,20 +211,18 @@ def _ferried(stage: _Stage, screen: Screen, clock: SystemClock) -> bool:
                 last, moved_s = seen, now_s
             elif stage.trouble is None and now_s - moved_s > STUCK_S:
                 break
-            _play(stage, screen, found)
+            if stage.trouble:
+                _play(stage.trouble, stage.folder, screen, verified=verified)
             stage.children.tend()
             clock.sleep_s(LOOK_S)
     screen.stuck(why_stuck(stage.ledger, stage.runs, stage.children, stage.folder / "logs"))
     return False
 
 
-def _play(stage: _Stage, screen: Screen, found: Sequence[RunFacts | None]) -> None:
+def _play(trouble: Trouble, folder: Path, screen: Screen, *, verified: bool) -> None:
     """Let something go wrong, or be mended, where that is due."""
-    if (trouble := stage.trouble) is None:
-        return
-    verified = any(facts and facts.counts[State.VERIFIED] for facts in found)
     if said := trouble.tend(verified=verified):
-        screen.trouble(said, trouble.runbook, trouble.file, stage.folder / ENV)
+        screen.trouble(said, trouble.runbook, trouble.file, folder / ENV)
 
 
 def _moving_parts(facts: RunFacts | None) -> object:

@@ -65,18 +65,20 @@ class Trouble:
         return None
 
 
-def _deny(weed: Weed, _folder: Path) -> None:
+def deny_puts(weed: Weed, prefix: str) -> None:
+    """Deny writing below a prefix, '' for all of the bucket, by the bucket's policy."""
     statement = {
         "Effect": "Deny",
         "Principal": "*",
         "Action": ["s3:PutObject"],
-        "Resource": [f"arn:aws:s3:::{weed.bucket}/raw/{SEQUENCER}/{SECOND}/InterOp/*"],
+        "Resource": [f"arn:aws:s3:::{weed.bucket}/{prefix}*"],
     }
     policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
     _client(weed).put_bucket_policy(Bucket=weed.bucket, Policy=policy)
 
 
-def _allow(weed: Weed, _folder: Path) -> None:
+def allow_puts(weed: Weed) -> None:
+    """Deny nothing any more."""
     _client(weed).delete_bucket_policy(Bucket=weed.bucket)
 
 
@@ -95,8 +97,8 @@ _PLAYS: Mapping[Injection, _Play] = {
     Injection.DENIED: _Play(
         f"The bucket's policy denies what lies below InterOp/ of {SECOND}.",
         "dead-letter",
-        _deny,
-        _allow,
+        lambda weed, _: deny_puts(weed, f"raw/{SEQUENCER}/{SECOND}/InterOp/"),
+        lambda weed, _: allow_puts(weed),
         at_once=True,
     ),
     Injection.EXPIRED: _Play(

@@ -53,8 +53,9 @@ def decide_entry(inbox: Inbox, key: str, act: Act, *, dry_run: bool, as_json: bo
     Raises: NotFound, Refused.
     """
     done = act.what == DONE
-    entry = inbox.get_stuck(key)
-    if not dry_run:
+    if dry_run:
+        entry = inbox.get_stuck(key)
+    else:
         entry = inbox.decide(key, done=done, actor=act.actor, reason=act.reason)
     sentence = f"{key} is done." if done else f"{key} is to begin again."
     tell_change(sentence, _json(entry), dry_run=dry_run, as_json=as_json)

@@ -20,16 +20,15 @@ from labferry.inventory import sorted_lines
 from labferry.ports import Ledger, ObjectStore
 from labferry.profiles import Profile
 from labferry.records import FileRecord, Fingerprint, RunFacts
-from labferry.s3.checksum import crc64nvme
 from labferry.source.claims import RunReader
 from labferry.source.scan import Batch, LeftOut, scan
 from labferry.source.share import run_path
 from labferry.states import State
 from ops.shown import counted
+from ops.source_checksum import source_checksum
 from ops.verify_report import Basis, Report, Verdict
 
 #: Read of a source at a time.
-_BLOCK_BYTES = 1024 * 1024
 #: Reasons of one kind that are named; all are counted.
 _NAMED = 10
 _AT_REST = frozenset({State.VERIFIED, State.SKIPPED})
@@ -165,11 +164,8 @@ def _proof(record: FileRecord, key: str) -> dict[str, Any]:
 
 def _crc64(reader: RunReader, path: str) -> str:
     """Return the checksum of what is at the source now, '' where it cannot be read."""
-    crc64 = 0
     try:
-        with reader.open(path) as file:
-            while block := file.read(_BLOCK_BYTES):
-                crc64 = crc64nvme(block, crc64)
+        _, crc64 = source_checksum(reader, path)
     except OSError:
         return ""
     return f"{crc64:016x}"

@@ -11,14 +11,12 @@ from pathlib import Path
 
 from labferry.identity import RunKey
 from labferry.manifest import Entry
-from labferry.s3.checksum import crc64nvme
 from labferry.source.claims import RunReader
 from labferry.source.scan import GONE, errno_name
 from labferry.source.share import is_here, run_path
 from labferry.source.tally import Names
 from ops.shown import counted
-
-_BLOCK_BYTES = 1024 * 1024
+from ops.source_checksum import source_checksum
 
 
 @dataclass(slots=True)
@@ -97,7 +95,7 @@ def _compare(
     found: SourceFound, entry: Entry, reader: RunReader, check: Callable[[], None]
 ) -> None:
     try:
-        size, crc64 = _read(reader, entry, check)
+        size, crc64 = source_checksum(reader, entry.path, most=entry.size, check=check)
     except OSError as error:
         if error.errno in GONE:
             found.vanished.add([entry.path])
@@ -108,14 +106,3 @@ def _compare(
     found.size += size
     if size != entry.size or f"{crc64:016x}" != entry.crc64nvme:
         found.different.add([entry.path])
-
-
-def _read(reader: RunReader, entry: Entry, check: Callable[[], None]) -> tuple[int, int]:
-    """Return size and CRC64NVME of what is there; of one that grew, no more than shows that."""
-    size = crc64 = 0
-    with reader.open(entry.path) as file:
-        while size <= entry.size and (block := file.read(_BLOCK_BYTES)):
-            check()
-            size += len(block)
-            crc64 = crc64nvme(block, crc64)
-    return size, crc64

@@ -776,6 +776,11 @@ class MemoryLeadership:
             self._ledger.leaders[self._name] = (self, self._ledger.clock_ms + self._keep_ms)
             return True
 
+    def extend(self) -> bool:
+        with self._ledger.lock:
+            leader, until_ms = self._ledger.leaders.get(self._name, (None, 0))
+            return leader is self and until_ms > self._ledger.clock_ms and self.keep()
+
     def release(self) -> None:
         with self._ledger.lock:
             if self._ledger.leaders.get(self._name, (None, 0))[0] is self:

@@ -108,9 +108,8 @@ class Completer:
         for number, one in enumerate(self._store.list_objects(prefix)):
             if not goes_on.is_set():
                 return
-            # Not at first: a completer that failed at once has let go of it by then.
-            if number and number % _KEEP_EVERY == 0:
-                lock.keep()
+            if number % _KEEP_EVERY == 0:
+                lock.extend()
             yield fact_line(one.key.removeprefix(prefix), one.size, one.etag)
         for one in self._store.list_objects(later):
             edition, _, path = one.key.removeprefix(later).partition("/")

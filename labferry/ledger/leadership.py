@@ -1,6 +1,6 @@
 """Which process leads? The one that holds a short lock with a token of its own."""
 
-from redis.exceptions import LockError, LockNotOwnedError
+from redis.exceptions import LockError
 
 from labferry.ledger.server import Server
 
@@ -15,14 +15,18 @@ class RedisLeadership:
 
     def keep(self) -> bool:
         """Acquire or extend; return whether this process leads."""
-        self._leads = bool(self._server.ask(self._extend if self._leads else self._lock.acquire))
+        self._leads = self.extend() or bool(self._server.ask(self._lock.acquire))
         return self._leads
+
+    def extend(self) -> bool:
+        """Extend what this process leads; return whether it still did."""
+        return self._leads and bool(self._server.ask(self._extend))
 
     def _extend(self) -> bool:
         try:
             return bool(self._lock.reacquire())
-        except LockNotOwnedError:
-            return bool(self._lock.acquire())
+        except LockError:  # it ran out, or was released meanwhile: another may lead already
+            return False
 
     def release(self) -> None:
         """Let another lead at once."""

@@ -15,6 +15,7 @@ from hashlib import sha256
 
 from labferry.errors import BadName
 from labferry.identity import (
+    HIDDEN_ENDINGS,
     MAX_KEY_BYTES,
     MAX_SEGMENT_BYTES,
     Layout,
@@ -39,8 +40,7 @@ _STAND_IN = 50
 
 #: What it means when a path that was listed is not there.
 GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
-#: What `encode_path` encodes at the end of a name.
-_HIDDEN = ("*.uploads", "*.versions")
+_HIDDEN = tuple(f"*{ending}" for ending in HIDDEN_ENDINGS)
 _NOT_REGULAR = {
     stat.S_IFLNK: ("symlink", "a symbolic link; links are not followed"),
     stat.S_IFIFO: ("not_regular", "a FIFO, not a regular file"),

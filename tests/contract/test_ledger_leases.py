@@ -336,6 +336,23 @@ def test_another_leads_once_the_leader_is_not_heard_of(world: World) -> None:
     assert not two.keep()
 
 
+def test_what_is_only_extended_is_never_taken(world: World) -> None:
+    one = world.ledger.leadership("sweep", keep_s=30)
+    two = world.second().leadership("sweep", keep_s=30)
+    assert not one.extend()
+    assert one.keep()
+    world.pass_ms(20_000)
+    assert one.extend()
+    world.pass_ms(20_000)
+    assert not two.keep(), "it was extended"
+    one.release()
+    assert not one.extend(), "a thread that still works for who released"
+    assert two.keep()
+    world.pass_ms(31_000)
+    assert not two.extend(), "it ran out"
+    assert one.keep()
+
+
 def test_another_leads_at_once_when_the_leader_releases(world: World) -> None:
     one = world.ledger.leadership("sweep", keep_s=30)
     two = world.second().leadership("sweep", keep_s=30)
