@@ -13,6 +13,7 @@ import pytest
 
 from labferry.errors import LabferryError
 from labferry.manifest import read_entry, split_lines
+from labferry.ports import Leadership
 from labferry.s3.checksum import crc64nvme
 from labferry.states import Event, State
 from tests.dock import RUN, Meddling
@@ -196,6 +197,19 @@ def completer(quay: Quay, ledger: Any = None, **options: Any) -> Completer:
     )
 
 
+class EverybodysLock(Leadership):
+    """A lock that everybody gets."""
+
+    def keep(self) -> bool:
+        return True
+
+    def extend(self) -> bool:
+        return True
+
+    def release(self) -> None:
+        """Nothing was locked."""
+
+
 class NoLock:
     """A ledger whose locks everybody gets."""
 
@@ -205,14 +219,8 @@ class NoLock:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._ledger, name)
 
-    def leadership(self, *_: object, **__: object) -> "NoLock":
-        return self
-
-    def keep(self) -> bool:
-        return True
-
-    def release(self) -> None:
-        """Nothing was locked."""
+    def leadership(self, *_: object, **__: object) -> Leadership:
+        return EverybodysLock()
 
 
 def marker_is_one(quay: Quay, generation: int = 1) -> None:
