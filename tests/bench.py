@@ -46,7 +46,7 @@ class Bench:
         self._agent = Agent(
             self.run.instrument,
             self._settings,
-            self.ledger,  # type: ignore[arg-type]
+            self.ledger,
             self._wakeups,
             self.clock,
         )

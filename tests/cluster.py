@@ -34,7 +34,7 @@ class Node(Valkey):
     def ask(self, *command: object) -> Any:
         """Return its answer."""
         with redis.Redis(port=self.port, socket_timeout=5) as client:
-            return client.execute_command(*command)  # type: ignore[no-untyped-call]
+            return client.execute_command(*command)
 
 
 @dataclass(frozen=True, slots=True)

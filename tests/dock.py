@@ -17,12 +17,11 @@ from labferry.ports import Clock, Ledger, ObjectStore
 from labferry.records import Claim, FileRecord, Fingerprint, Lane, Outcome, Proof, Step
 from labferry.settings import (
     LedgerSettings,
-    RetrySettings,
     Settings,
     StoreSettings,
     WorkerSettings,
 )
-from labferry.settings_trouble import BreakerSettings
+from labferry.settings_trouble import BreakerSettings, RetrySettings
 from labferry.states import AT_REST, LEASED, Event, State
 from tests.memory_store import put_many
 from tests.waiting import eventually

@@ -295,7 +295,7 @@ def _process_of(ports: tuple[int, int]) -> int:
     for connection in psutil.net_connections("tcp"):
         ends = (connection.laddr, connection.raddr)
         if all(ends) and tuple(end.port for end in ends) == ports and connection.pid:
-            return connection.pid
+            return int(connection.pid)
     raise AssertionError(f"nobody has a connection between the ports {ports}")
 
 

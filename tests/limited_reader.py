@@ -20,7 +20,7 @@ def main(url: str, readers: int, size: int) -> None:
     allowance = Bandwidth(ledger, {}, clock).of("seq")
     with redis.Redis.from_url(url) as client:
         client.incr(READY)
-        while int(client.get(READY) or 0) < readers:  # type: ignore[arg-type]
+        while int(client.get(READY) or 0) < readers:
             clock.sleep_s(0.01)
     began_ms = ledger.now_ms()
     while size > 0:

@@ -1,7 +1,9 @@
 """Time that a test moves, and dice that it holds."""
 
+from labferry.ports import Clock
 
-class ManualClock:
+
+class ManualClock(Clock):
     """Clock port; waiting moves the time."""
 
     def __init__(self, *, dice: float = 0.0) -> None:

@@ -34,12 +34,13 @@ class MemoryArchives:
 
     def archived_files(self, run: RunKey) -> Iterator[ArchivedFile]:
         with self.lock:
-            data = self.data.get(run)
-            files = dict(data.files) if data else {}
+            if run not in self.data:
+                return iter(())
+            data = self.data[run]
             return iter(
                 [
                     ArchivedFile(path=path, record=record, history=tuple(data.history[path]))
-                    for path, record in files.items()
+                    for path, record in data.files.items()
                 ]
             )
 

@@ -19,6 +19,7 @@ from labferry.dead_letter import DeadFile, DeadLetter
 from labferry.errors import Fenced, Refused
 from labferry.identity import FileKey, RunKey
 from labferry.ledger.effects import EFFECT_OF, PARKED, changes_letter
+from labferry.ports import Leadership, Ledger
 from labferry.records import (
     Bundle,
     Claim,
@@ -149,7 +150,7 @@ class Run:
 
 class MemoryLedger(
     MemoryLimits, MemoryArchives, MemoryPasses, MemoryBatches, MemoryOutbox, MemoryConditions,
-    MemoryTallies, MemoryTurns,
+    MemoryTallies, MemoryTurns, Ledger,
 ):  # fmt: skip
     """The Ledger port in memory. `clock_ms` moves only when `pass_ms` or a test moves it."""
 
@@ -762,7 +763,7 @@ class MemoryLedger(
         return set(self.data[run].markers) if run in self.data else set()
 
 
-class MemoryLeadership:
+class MemoryLeadership(Leadership):
     """The Leadership port in memory."""
 
     def __init__(self, ledger: MemoryLedger, name: str, keep_ms: int) -> None:

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Literal, NoReturn
 from labferry.errors import StoreError
 from labferry.records import Part
 from labferry.s3.checksum import crc64nvme
-from labferry.store_port import Buffer, P
+from labferry.store_port import Buffer, ObjectStore, P
 from labferry.stored import Listed, ServerPart, StoredObject
 
 MIN_PART_BYTES = 5 * 1024 * 1024
@@ -40,7 +40,7 @@ class OpenUpload:
     parts: list[tuple[int, str, bytes]] = field(default_factory=list)
 
 
-class MemoryStore:
+class MemoryStore(ObjectStore):
     """ObjectStore in memory. `attests` off is an endpoint whose HEAD shows no checksum."""
 
     endpoint = "memory"
@@ -277,7 +277,7 @@ def put_many(
                     flying[pool.submit(store.put_fast, put.key, put.body, put.attempt_token)] = put
             for done in wait(flying, return_when=FIRST_COMPLETED).done:
                 error = done.exception()
-                if error and not isinstance(error, Exception):
+                if error is not None and not isinstance(error, Exception):
                     raise error
                 yield flying.pop(done), error or done.result()
 

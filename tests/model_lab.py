@@ -12,18 +12,18 @@ from typing import Any, Literal, NamedTuple, NoReturn
 from labferry.concurrency import Concurrency
 from labferry.errors import LedgerUnavailable, Refused, StoreError
 from labferry.identity import Layout, RunKey
+from labferry.ports import Ledger, ObjectStore
 from labferry.records import Bundle, Note, Outcome, Step
 from labferry.selector import Selector
 from labferry.settings import (
     MIB,
     BrokerSettings,
     InstrumentSettings,
-    RetrySettings,
     Settings,
     StoreSettings,
     WorkerSettings,
 )
-from labferry.settings_trouble import BreakerSettings
+from labferry.settings_trouble import BreakerSettings, RetrySettings
 from labferry.states import LEASED, Event
 from ops.close import Closing
 from ops.discard import discard_letters
@@ -198,20 +198,20 @@ class Lab:
         reasons = Reasons(ledger=self.ledger, store=self.store, layout=self.layout)
         return f"{reasons.write(RUN)} told"
 
-    def _scan(self, ledger: Any, _: Any) -> str:
+    def _scan(self, ledger: Ledger, _: object) -> str:
         agent = Agent(RUN.instrument, self.settings, ledger, self.wakeups, ManualClock())
         report = agent.make_pass(lambda: False)
         failures = [one.failure for one in report.runs if one.failure]
         assert not failures, failures
         return str(report.condition)
 
-    def _sweep(self, ledger: Any, _: Any) -> str:
+    def _sweep(self, ledger: Ledger, _: object) -> str:
         Sweep(
             ledger=ledger, wakeups=self.wakeups, clock=ManualClock(), settings=self.settings
         ).tick()
         return "swept"
 
-    def _upload(self, bundle: Bundle, ledger: Any, store: Any) -> str:
+    def _upload(self, bundle: Bundle, ledger: Ledger, store: ObjectStore) -> str:
         if ledger.find_hold(bundle.run):
             return "held"
         claims = ledger.claim(bundle.run, bundle.number, bundle.paths, self._holder)
@@ -235,14 +235,15 @@ class Lab:
         )
         results = transfer.ferry(bundle.run, claims)
         facts = ledger.find_facts(bundle.run)
+        assert facts is not None
         advance(facts, ledger, self.wakeups, self.settings)
         return ", ".join(sorted(f"{one.path} {one.state}" for one in results))
 
-    def _complete(self, ledger: Any, store: Any) -> str:
+    def _complete(self, ledger: Ledger, store: ObjectStore) -> str:
         completer = Completer(ledger=ledger, store=store, layout=self.layout, trusts_put=True)
         return f"complete: {completer.complete(RUN)}"
 
-    def _suffer(self, blow: Blow, program: Callable[[Any, Any], str]) -> str:
+    def _suffer(self, blow: Blow, program: Callable[[Ledger, ObjectStore], str]) -> str:
         """Run a program whose ports do as the blow says; return what came of it."""
         ports: dict[str, Any] = {"ledger": self.ledger, "store": self.store}
         if blow.nth:

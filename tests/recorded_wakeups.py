@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from labferry.errors import BrokerUnavailable
 from labferry.identity import RunKey
 from labferry.records import Bundle
+from labferry.wakeup_port import Wakeups
 
 
-class RecordedWakeups:
+class RecordedWakeups(Wakeups):
     """The Wakeups port; `down` makes every publish fail."""
 
     def __init__(self) -> None:

@@ -23,8 +23,11 @@ from ops.embedded import Valkey
 from tests.services import BROKER_DATABASE, LEDGER_DATABASE
 from tests.waiting import PATIENCE_S, is_gone
 
+#: Settings by section, as a test lays them over those of its site.
+Changes = Mapping[str, Mapping[str, object]]
+
 #: Short times, so that a test waits for what happens and not for the clock.
-QUICK = {
+QUICK: dict[str, dict[str, object]] = {
     # No lease runs out because the machine is slow; where a worker dies, a test ends it: `lapse`.
     "ledger": {"resend_s": 2, "sweep_interval_s": 0.3, "lease_ttl_s": 3600, "heartbeat_s": 1.5},
     "broker": {},
@@ -54,7 +57,7 @@ class Site:
         valkey: Valkey,
         store: StoreSettings,
         roots: Mapping[str, Path],
-        changes: Mapping[str, Mapping[str, object]] | None = None,
+        changes: Changes | None = None,
     ) -> None:
         self.folder = folder
         self.config = folder / "labferry.toml"
@@ -206,7 +209,7 @@ def open_site(
     valkey: Valkey,
     store: StoreSettings,
     roots: Mapping[str, Path],
-    changes: Mapping[str, Mapping[str, object]] | None = None,
+    changes: Changes | None = None,
 ) -> Iterator[Site]:
     """Open a site and stop all its processes at the end."""
     site = Site(folder, valkey, store, roots, changes)

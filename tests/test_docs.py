@@ -7,6 +7,7 @@ import re
 import runpy
 import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from labferry.dead_letter import DeadLetter
 from labferry.identity import Layout, RunKey
 from labferry.manifest import Marker, entry_line, header, marker_bytes
 from labferry.profiles import Profile, load_profile, profile_names
-from labferry.records import Evidence, FileRecord, Fingerprint, Level, Note
+from labferry.records import Evidence, Fingerprint, Level, Note
 from labferry.s3.checksum import crc64nvme
 from labferry.selector import Selector
 from labferry.settings import InstrumentSettings
@@ -103,13 +104,10 @@ def test_a_document_that_the_code_names_exists() -> None:
 def test_the_bucket_is_shown_with_lines_as_they_are_written() -> None:
     body, run = b"123456789", RunKey("scope", "2026-11-29")
     digest = hashlib.md5(body, usedforsecurity=False).hexdigest()
-    record = FileRecord(
-        **dict.fromkeys(FileRecord.__dataclass_fields__, 0)
-        | {
-            "state": State.VERIFIED,
-            "fingerprint": Fingerprint(len(body), 1795984525943000000, 1, 1),
-            "evidence": Evidence(level=Level.A, crc64=crc64nvme(body), etag=digest),
-        }
+    record = replace(
+        record_by_hand(State.VERIFIED),
+        fingerprint=Fingerprint(len(body), 1795984525943000000, 1, 1),
+        evidence=Evidence(level=Level.A, crc64=crc64nvme(body), etag=digest),
     )
     layout = Layout()
     lines = [

@@ -81,10 +81,10 @@ def test_an_installed_wheel_works_without_the_source_tree(
     subprocess.run([sys.executable, *pip, str(wheel.filename)], check=True)
     packages = sysconfig.get_path("purelib", "venv", {"base": str(home)})
     Path(packages, "dependencies.pth").write_text(sysconfig.get_path("purelib"))
-    every = [python, "-c", EVERY_COMMAND]
+    every: list[str | Path] = [python, "-c", EVERY_COMMAND]
     subprocess.run(every, cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
     for command, said in (("--version", "labferry "), ("profile list", "illumina-novaseq")):
-        asked = [home / "bin" / "labferry", *command.split()]
+        asked: list[str | Path] = [home / "bin" / "labferry", *command.split()]
         assert said in subprocess.check_output(asked, cwd=tmp_path, text=True)
 
 
