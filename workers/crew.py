@@ -14,7 +14,7 @@ from traceback import clear_frames
 
 from labferry.ports import Clock
 
-Job = Callable[[], None]
+Job = Callable[[], object]
 #: Where threads that rest get their next job, and how many do at most.
 _RESTING: deque[SimpleQueue[Job]] = deque()
 _MOST_RESTING = 2

@@ -70,7 +70,7 @@ def ask(
 
 
 def fails(proxy: FaultProxy, *error: type[Exception]) -> None:
-    with pytest.raises(error or (ConnectionError, HTTPException)):  # type: ignore[arg-type]
+    with pytest.raises(error or (ConnectionError, HTTPException)):
         ask(proxy, timeout_s=0.5)
 
 

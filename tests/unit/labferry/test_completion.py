@@ -1,6 +1,7 @@
 """When is a run sealed, incomplete, complete, and what does it need next?"""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -37,14 +38,16 @@ def test_a_run_that_is_not_sealed_is_open_and_waits() -> None:
 
 @pytest.mark.parametrize("state", MOVING)
 def test_a_sealed_run_waits_for_every_file_that_is_on_its_way(state: str) -> None:
-    assert run_state(facts(verified=3, **{state: 1})) is RunState.SEALED
-    assert next_step(facts(verified=3, **{state: 1})) is NextStep.WAIT
+    one: dict[str, Any] = {state: 1}
+    assert run_state(facts(verified=3, **one)) is RunState.SEALED
+    assert next_step(facts(verified=3, **one)) is NextStep.WAIT
 
 
 @pytest.mark.parametrize("state", ["quarantined", "held", "discarded"])
 def test_what_is_stuck_makes_a_sealed_run_incomplete_and_never_complete(state: str) -> None:
-    assert run_state(facts(verified=3, **{state: 1})) is RunState.INCOMPLETE
-    assert next_step(facts(verified=3, **{state: 1})) is NextStep.WAIT
+    one: dict[str, Any] = {state: 1}
+    assert run_state(facts(verified=3, **one)) is RunState.INCOMPLETE
+    assert next_step(facts(verified=3, **one)) is NextStep.WAIT
 
 
 def test_the_last_files_are_released_when_all_others_are_verified() -> None:

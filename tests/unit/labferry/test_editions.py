@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from labferry.editions import edition, object_key
 from labferry.errors import BadName
-from labferry.identity import Layout, RunKey
+from labferry.identity import FileKey, Layout, RunKey
 from labferry.records import FileRecord, Fingerprint, Lane, Note
 from labferry.states import Event, State
+from tests.memory_ledger import MemoryLedger
 from workers.draft import object_name, path_of
 
 FILE = RunKey("scope", "run 1").file("a/b")
@@ -32,13 +33,14 @@ RECORD = FileRecord(
 )
 
 
-class History:
+class History(MemoryLedger):
     """A ledger that knows what happened to one file."""
 
     def __init__(self, *events: Event) -> None:
+        super().__init__()
         self.events = events
 
-    def history(self, _: object) -> list[Note]:
+    def history(self, file: FileKey) -> list[Note]:
         return [Note(event=event, kind="source", code="-", message="-") for event in self.events]
 
 
@@ -58,7 +60,7 @@ def test_each_verified_object_that_is_left_behind_counts(
     events: tuple[Event, ...], number: int
 ) -> None:
     ledger, record = History(*events), replace(RECORD, series=1)
-    assert edition(ledger, FILE, record) == number  # type: ignore[arg-type]
+    assert edition(ledger, FILE, record) == number
 
 
 def test_a_file_in_its_first_series_costs_no_question() -> None:
@@ -66,7 +68,7 @@ def test_a_file_in_its_first_series_costs_no_question() -> None:
 
 
 def test_a_later_edition_has_a_key_of_its_own() -> None:
-    key = object_key(History(Event.SUPERSEDE), Layout(), FILE, replace(RECORD, series=1))  # type: ignore[arg-type]
+    key = object_key(History(Event.SUPERSEDE), Layout(), FILE, replace(RECORD, series=1))
     assert key == "editions/scope/run 1/2/a/b"
     assert key.startswith(Layout().editions_prefix(FILE.run))
 

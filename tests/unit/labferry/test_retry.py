@@ -1,6 +1,7 @@
 """What follows from each failure? A table, and what holds for every input."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -23,7 +24,7 @@ FREE = (Kind.ENVIRONMENT, Kind.THROTTLED, Kind.SOURCE)
 
 
 def decided(kind: Kind, attempt: int = 1, **other: float) -> Decision:
-    facts = {"age_s": 0.0, "uniform": 0.5} | other
+    facts: dict[str, Any] = {"age_s": 0.0, "uniform": 0.5, **other}
     retry_after_s = facts.pop("retry_after_s", None)
     failure = Failure(kind=kind, code="c", retry_after_s=retry_after_s)
     return decide(failure, attempt=attempt, budget=BUDGET, **facts)

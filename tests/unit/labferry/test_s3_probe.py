@@ -10,6 +10,7 @@ from labferry.identity import Layout
 from labferry.records import Part, Proof
 from labferry.s3.checksum import crc64nvme
 from labferry.s3.probe import prove
+from labferry.store_port import Buffer
 from labferry.stored import StoredObject
 from tests.memory_store import Breaking, MemoryStore
 
@@ -34,7 +35,7 @@ class Credulous(MemoryStore):
         self.objects.pop(key, None)
         return super().put_absent(key, body, crc64nvme(body), attempt_token)
 
-    def put_part(self, key: str, upload_id: str, number: int, body: bytes, crc64: int) -> str:
+    def put_part(self, key: str, upload_id: str, number: int, body: Buffer, crc64: int) -> str:
         return super().put_part(key, upload_id, number, body, crc64nvme(body))
 
     def complete_upload(self, key: str, upload_id: str, parts: dict[int, Part], crc64: int) -> None:
@@ -49,7 +50,7 @@ class Credulous(MemoryStore):
 class KeepsParts(MemoryStore):
     """Refuses a wrong whole, takes a wrong part."""
 
-    def put_part(self, key: str, upload_id: str, number: int, body: bytes, crc64: int) -> str:
+    def put_part(self, key: str, upload_id: str, number: int, body: Buffer, crc64: int) -> str:
         return super().put_part(key, upload_id, number, body, crc64nvme(body))
 
 
@@ -120,7 +121,7 @@ def test_probes_stay_below_the_probe_prefix() -> None:
 def test_a_denied_clean_up_is_no_error(method: str) -> None:
     denied = StoreError(operation="x", key="k", code="AccessDenied", status=403)
     store = Breaking(MemoryStore(), 1, method=method, error=denied)
-    assert prove(store, Layout(), now_ms=7) == EVERYTHING  # type: ignore[arg-type]
+    assert prove(store, Layout(), now_ms=7) == EVERYTHING
 
 
 @pytest.mark.parametrize("nth", range(1, 8))
@@ -130,7 +131,7 @@ def test_a_failure_of_another_kind_proves_nothing(nth: int, status: int | None) 
     failure = StoreError(operation="x", key="k", code="Failed", status=status)
     store = Breaking(memory, nth, error=failure)
     with pytest.raises(StoreError, match="Failed"):
-        prove(store, Layout(), now_ms=7)  # type: ignore[arg-type]
+        prove(store, Layout(), now_ms=7)
     assert (memory.objects, memory.uploads) == ({}, {})
 
 
@@ -144,4 +145,4 @@ def test_a_refusal_for_another_reason_proves_nothing(code: str, status: int) -> 
     for nth in range(1, 30):
         with contextlib.suppress(StoreError):  # or the proof is taken another time
             store = Breaking(Credulous(), nth, error=failure)
-            assert prove(store, Layout(), now_ms=7) == credulous  # type: ignore[arg-type]
+            assert prove(store, Layout(), now_ms=7) == credulous

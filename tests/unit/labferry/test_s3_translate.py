@@ -26,7 +26,7 @@ NO_ANSWER = [
     (boto.ProxyConnectionError(proxy_url=URL), "ProxyConnectionError"),
     (boto.ReadTimeoutError(endpoint_url=URL), "ReadTimeoutError"),
     (boto.ConnectionClosedError(endpoint_url=URL), "ConnectionClosedError"),
-    (boto.SSLError(endpoint_url=URL, error="x"), "SSLError"),
+    (boto.SSLError(endpoint_url=URL, error=wire.SSLError("x")), "SSLError"),
     (
         boto.SSLError(endpoint_url=URL, error=wire.SSLError(ssl.SSLCertVerificationError(1, "x"))),
         "SSLError",

@@ -28,7 +28,7 @@ def letter(
 
 
 PRINT = letter().fingerprint
-CHOSEN = [
+CHOSEN: list[dict[str, Any]] = [
     {"run": "seq/r1"},
     {"instrument": "seq"},
     {"code": "AccessDenied"},
@@ -39,7 +39,7 @@ CHOSEN = [
     {"larger_than": "9"},
     {"all": True},
 ]
-NOT_CHOSEN = [
+NOT_CHOSEN: list[dict[str, Any]] = [
     {"run": "seq/r2"},
     {"run": "ms/r1"},
     {"instrument": "ms"},

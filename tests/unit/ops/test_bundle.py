@@ -10,6 +10,7 @@ import pytest
 
 from labferry.errors import NotFound, StoreError
 from labferry.identity import RunKey
+from labferry.ports import ObjectStore
 from labferry.records import Completion, Note, Step
 from labferry.settings import LedgerSettings, Settings, StoreSettings
 from labferry.settings_events import EventSettings
@@ -61,7 +62,7 @@ def members(path: Path) -> dict[str, bytes]:
         return {name: file.read() for name, file in found.items() if file}
 
 
-def write(ledger: MemoryLedger, store: Any, path: Path) -> dict[str, bytes]:
+def write(ledger: MemoryLedger, store: ObjectStore, path: Path) -> dict[str, bytes]:
     write_bundle(settings(), ledger, store, RUN, path)
     return members(path)
 

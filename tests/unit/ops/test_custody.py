@@ -7,6 +7,7 @@ import pytest
 from labferry.audit import read_line
 from labferry.errors import StoreError
 from labferry.identity import RunKey
+from labferry.ports import ObjectStore
 from labferry.records import Completion
 from labferry.stored import StoredObject
 from ops.custody import Custody, Fault, Found
@@ -50,7 +51,7 @@ def store() -> MemoryStore:
 
 
 def look(
-    ledger: MemoryLedger, store: Any, clock: ManualClock | None = None, **options: Any
+    ledger: MemoryLedger, store: ObjectStore, clock: ManualClock | None = None, **options: Any
 ) -> Found:
     given: dict[str, Any] = {"sample": 0, "per_second": 10, "budget_s": 3600, **options}
     return Custody(

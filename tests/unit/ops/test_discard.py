@@ -83,9 +83,14 @@ def test_without_anybody_to_ask_it_needs_a_yes(ledger: MemoryLedger) -> None:
 def test_on_a_terminal_it_asks(
     ledger: MemoryLedger, monkeypatch: pytest.MonkeyPatch, answer: str, left: int
 ) -> None:
-    asked = []
+    asked: list[str] = []
+
+    def ask(text: str) -> str:
+        asked.append(text)
+        return answer
+
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
-    monkeypatch.setattr("builtins.input", lambda text: asked.append(text) or answer)
+    monkeypatch.setattr("builtins.input", ask)
     try:
         discard(ledger, yes=False, all=True)
     except Refused:

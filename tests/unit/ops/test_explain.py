@@ -1,6 +1,7 @@
 """Does explain say of a file in any state what moves it next, and what happened?"""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -55,13 +56,14 @@ def test_a_retry_is_shown_with_its_due_time(world: World) -> None:
     world.pass_ms(31_000)
     assert "(any moment)" in explained(world).next_step
     assert note_line(explanation.history[0]) == "fail SlowDown by w1: wait"
-    assert explanation.to_json()["history"][0]["code"] == "SlowDown"
-    assert explanation.to_json()["failed_attempts"] == 1
+    shown: Any = explanation.to_json()
+    assert shown["history"][0]["code"] == "SlowDown"
+    assert shown["failed_attempts"] == 1
 
 
 def test_the_evidence_of_a_verified_file_is_shown(world: World) -> None:
     world.verify(FILE.path)
-    evidence = explained(world).to_json()["evidence"]
+    evidence: Any = explained(world).to_json()["evidence"]
     assert evidence["level"] == "A"
     assert evidence["crc64nvme"] == "f" * 16
 

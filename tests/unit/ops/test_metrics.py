@@ -12,7 +12,9 @@ from labferry.errors import LedgerUnavailable
 from labferry.failures import Cause
 from labferry.identity import RunKey
 from labferry.passes import Pass, Space, Waiting
-from labferry.settings import BreakerSettings, InstrumentSettings, Settings
+from labferry.ports import Ledger
+from labferry.settings import InstrumentSettings, Settings
+from labferry.settings_trouble import BreakerSettings
 from labferry.settings_watching import MonitorSettings
 from labferry.states import State
 from labferry.tallies import KNOWN_CODES, Tally, What, code_label
@@ -27,8 +29,8 @@ SETTINGS = Settings.model_construct(
     monitor=MonitorSettings(),
     breakers=BreakerSettings(),
     instruments={
-        NAME: InstrumentSettings(root="/data", stale_s=3600),  # type: ignore[arg-type, call-arg]
-        "unused": InstrumentSettings(root="/data"),  # type: ignore[arg-type]
+        NAME: InstrumentSettings(root="/data", stale_s=3600),
+        "unused": InstrumentSettings(root="/data"),
     },
 )
 
@@ -38,7 +40,7 @@ def world() -> World:
     return memory_world()
 
 
-def scrape(ledger: Any) -> dict[tuple[str, ...], float]:
+def scrape(ledger: Ledger) -> dict[tuple[str, ...], float]:
     """Return each sample under its name and its labels' values, without instrument NAME."""
     found = {}
     for metric in LedgerCollector(ledger, SETTINGS).collect():

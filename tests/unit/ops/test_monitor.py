@@ -11,8 +11,10 @@ from pydantic import SecretStr
 from labferry.breakers import Breaker, Phase
 from labferry.errors import LedgerUnavailable
 from labferry.failures import Cause
+from labferry.ports import Ledger
 from labferry.records import Note
-from labferry.settings import BreakerSettings, Settings, StoreSettings
+from labferry.settings import Settings, StoreSettings
+from labferry.settings_trouble import BreakerSettings
 from labferry.settings_watching import MonitorSettings
 from labferry.states import Event, State
 from ops.monitor import Monitor
@@ -27,7 +29,7 @@ def world() -> World:
     return memory_world()
 
 
-def monitor(ledger: Any, **fields: Any) -> Monitor:
+def monitor(ledger: Ledger, **fields: Any) -> Monitor:
     settings = Settings.model_construct(
         monitor=MonitorSettings(**fields),
         breakers=BreakerSettings(),

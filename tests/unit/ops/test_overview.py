@@ -1,6 +1,6 @@
 """Does the overview name what an instrument is about, in the fixed form?"""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from ops.causes import LOOKED_AT
 from ops.condition import Condition
 from ops.overview import QUIET_SHOWN, Rules, read_overview
 from ops.run_view import overview_view
+from tests.memory_ledger import MemoryLedger
 from tests.unit.labferry.records_by_hand import record
 from tests.unit.ops.run_facts import run_facts
 
@@ -37,14 +38,15 @@ LACKING = Waiting(
 STUCK = Waiting(run="scope/run 1", stuck=("a.part has a temporary name",))
 
 
-class Known:
+class Known(MemoryLedger):
     """A ledger that knows these runs."""
 
     def __init__(self, *facts: RunFacts, passes: Sequence[Pass] = ()) -> None:
+        super().__init__()
         self._facts = {one.run: one for one in facts}
-        self._passes = list(passes)
+        self._seen = list(passes)
         self.moved_ms = self.waiting_ms = 0
-        self.told: dict[str, Turn] = {}
+        self.have_to_send: dict[str, Turn] = {}
         self.held: dict[str, Word] = {}
         self.breakers: tuple[Breaker, ...] = ()
         self.paces: tuple[Pace, ...] = ()
@@ -53,10 +55,10 @@ class Known:
         return max((facts.now_ms for facts in self._facts.values()), default=0)
 
     def passes(self) -> list[Pass]:
-        return self._passes
+        return self._seen
 
     def turns(self) -> dict[str, Turn]:
-        return self.told
+        return self.have_to_send
 
     def conditions(self) -> Conditions:
         return Conditions(now_ms=0, breakers=self.breakers, paces=self.paces)
@@ -67,7 +69,7 @@ class Known:
     def tallies(self) -> Tallies:
         return Tallies(moved_ms={"scope": self.moved_ms})
 
-    def waiting_since(self, _runs: Sequence[RunKey]) -> int:
+    def waiting_since(self, runs: Sequence[RunKey]) -> int:
         return self.waiting_ms
 
     def dead_since(self, runs: Sequence[RunKey]) -> int:
@@ -82,13 +84,11 @@ class Known:
     def facts_of(self, runs: Sequence[RunKey]) -> list[RunFacts]:
         return [self._facts[run] for run in runs]
 
-    def dead_files(self, run: RunKey, *, notes: int) -> list[DeadFile]:
-        """Return 12 dead letters, two causes, when any is counted."""
-        facts = self._facts[run]
-        if not facts.counts[State.QUARANTINED]:
-            return []
-        codes = [*["EACCES"] * 10, "bad_name", "bad_name"]
-        return [_dead(f"d/{number}", code) for number, code in enumerate(codes)]
+    def dead_files(self, run: RunKey, *, notes: int = 0) -> Iterator[DeadFile]:
+        """Yield 12 dead letters, two causes, when any is counted."""
+        if self._facts[run].counts[State.QUARANTINED]:
+            for number, code in enumerate([*["EACCES"] * 10, "bad_name", "bad_name"]):
+                yield _dead(f"d/{number}", code)
 
 
 def _dead(path: str, code: str) -> DeadFile:
@@ -117,9 +117,15 @@ def test_the_gravest_condition_that_holds_is_named(facts: RunFacts, condition: C
 MINUTE_MS = 60_000
 
 
-def at(minutes: int, **counts: int) -> RunFacts:
+def at(minutes: int, **counts: Any) -> RunFacts:
     """A run that changed at the beginning, seen so many minutes later."""
     return replace(run_facts(**counts), now_ms=minutes * MINUTE_MS)
+
+
+def runs_shown(ledger: Known, run: str | None = None) -> list[dict[str, Any]]:
+    """Return the runs of `labferry status --json`."""
+    shown: Any = read_overview(ledger, [], run).to_json()
+    return list(shown["runs"])
 
 
 def named(ledger: Known) -> tuple[Condition, str]:
@@ -208,7 +214,7 @@ def test_the_thresholds_are_settings() -> None:
     ids=["idle", "scanner stopped", "share away", "stuck", "stuck before", "a person first"],
 )
 def test_an_instrument_that_is_silent_says_why(
-    told: Pass, counts: dict[str, int], condition: Condition
+    told: Pass, counts: dict[str, Any], condition: Condition
 ) -> None:
     facts = replace(run_facts(**counts), now_ms=2)
     (status,) = read_overview(Known(facts, passes=[told]), [], None).instruments
@@ -218,8 +224,7 @@ def test_an_instrument_that_is_silent_says_why(
 
 def test_an_open_run_says_what_it_waits_for() -> None:
     told = [replace(SEEN, waiting=(LACKING,))]
-    shown = read_overview(Known(run_facts(verified=3), passes=told), [], "scope/run 1").to_json()
-    (run,) = shown["runs"]
+    (run,) = runs_shown(Known(run_facts(verified=3), passes=told), "scope/run 1")
     assert run["waits_for"] == ("marker: no CopyComplete.txt; there is RTAComplete.txt",)
     sealed = read_overview(Known(run_facts(verified=3, sealed_ms=1), passes=told), [], None)
     assert not sealed.waiting
@@ -227,7 +232,7 @@ def test_an_open_run_says_what_it_waits_for() -> None:
 
 def test_the_profile_by_which_an_instrument_is_looked_at_is_shown() -> None:
     rules = Rules(profiles={"scope": "microscopy-czi"})
-    shown = read_overview(Known(run_facts()), [], None, rules).to_json()
+    shown: Any = read_overview(Known(run_facts()), [], None, rules).to_json()
     assert shown["instruments"][0]["profile"] == "microscopy-czi"
 
 
@@ -247,7 +252,7 @@ def test_the_json_has_the_fixed_form() -> None:
     facts = run_facts(
         verified=2, sealed_ms=1, completed=1, marker="runs/scope/run 1/1/complete.json"
     )
-    shown = read_overview(Known(facts), [], None).to_json()
+    shown: Any = read_overview(Known(facts), [], None).to_json()
     assert shown["instruments"] == [
         {
             "instrument": "scope",
@@ -281,7 +286,7 @@ def test_the_json_has_the_fixed_form() -> None:
 
 def test_a_run_with_dead_letters_tells_their_causes_the_most_frequent_first() -> None:
     facts = run_facts(verified=3, quarantined=12, sealed_ms=1)
-    (run,) = read_overview(Known(facts), [], None).to_json()["runs"]
+    (run,) = runs_shown(Known(facts))
     assert run["state"] == "incomplete"
     told = [(one["code"], one["count"], one["at_least"]) for one in run["causes"]]
     assert told == [("EACCES", 10, False), ("bad_name", 2, False)]
@@ -290,13 +295,13 @@ def test_a_run_with_dead_letters_tells_their_causes_the_most_frequent_first() ->
 
 def test_where_not_all_were_looked_at_a_count_is_a_least_one() -> None:
     facts = run_facts(quarantined=LOOKED_AT + 1, sealed_ms=1)
-    (run,) = read_overview(Known(facts), [], None).to_json()["runs"]
+    (run,) = runs_shown(Known(facts))
     assert all(one["at_least"] for one in run["causes"])
 
 
 def test_the_marker_of_an_older_generation_is_not_shown_for_the_open_one() -> None:
     facts = run_facts(generation=2, completed=1, discovered=1, marker="runs/scope/run 1/1/x")
-    (run,) = read_overview(Known(facts), [], None).to_json()["runs"]
+    (run,) = runs_shown(Known(facts))
     assert (run["state"], run["marker"]) == ("open", None)
 
 
@@ -324,8 +329,8 @@ def test_what_is_no_run_is_refused_with_the_form(text: str) -> None:
 def test_a_share_that_fills_says_when_it_is_full_and_that_its_files_go_first() -> None:
     space = Space(free_bytes=36 * 10**11, total_bytes=10**13, fills_bytes_per_s=10**8)
     known = Known(run_facts(), passes=[replace(SEEN, space=space)])
-    known.told = {"scope": Turn(rank=rank_of(0, space, 12 * 3600))}
-    overview = read_overview(known, [], None)  # type: ignore[arg-type]
+    known.have_to_send = {"scope": Turn(rank=rank_of(0, space, 12 * 3600))}
+    overview = read_overview(known, [], None)
     shown: Any = overview.instruments[0].to_json()
     assert (shown["share_full_in_s"], shown["goes_first"]) == (36_000, True)
     console = Console(width=80)
@@ -336,7 +341,7 @@ def test_a_share_that_fills_says_when_it_is_full_and_that_its_files_go_first() -
     assert "its files go first" in text
 
 
-def finished(run: str, at_ms: int, **counts: int) -> RunFacts:
+def finished(run: str, at_ms: int, **counts: Any) -> RunFacts:
     facts = run_facts(run, sealed_ms=1, completed=1, verified=1, **counts)
     return replace(facts, finished_ms=at_ms)
 

@@ -175,7 +175,7 @@ def test_a_program_that_ends_is_started_again_after_a_growing_wait(
         assert (tmp_path / "runs").read_text() == "x" * run
         clock.ahead_s += wait_s
         children.tend()
-        eventually(lambda run=run: (tmp_path / "runs").read_text() == "x" * (run + 1))
+        eventually(lambda run=run: (tmp_path / "runs").read_text() == "x" * (run + 1))  # type: ignore[misc]
 
 
 def test_children_end_when_their_parent_is_killed(tmp_path: Path) -> None:

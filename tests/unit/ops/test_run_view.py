@@ -19,9 +19,10 @@ LONG = "NovaSeqX-4-basement/20260312_LH00512_0042_A22KQ7LT4 (Müller, Überprüf
 
 
 def shown(renderable: RenderableType) -> list[str]:
-    console = Console(file=io.StringIO(), width=80, color_system=None, highlight=False)
+    shown = io.StringIO()
+    console = Console(file=shown, width=80, color_system=None, highlight=False)
     console.print(renderable)
-    return console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    return shown.getvalue().splitlines()
 
 
 def overview() -> Overview:

@@ -37,7 +37,7 @@ def test_every_setting_is_in_it_with_its_default(here: Path) -> None:
     for section, fields in shown.items():
         model = Settings.model_fields[section].annotation
         assert model is not None
-        known = model.model_fields  # type: ignore[attr-defined]
+        known = model.model_fields
         unset = {name for name in set(known) - OWN if known[name].default is None}
         assert set(fields) == set(known) - {"basic_auth", "webhook_secret", "key"} - unset
         assert all(f"\n# {name} = " in text for name in unset)

@@ -15,6 +15,7 @@ from labferry.clock import SystemClock
 from labferry.errors import BadListing, NotFound, StoreError
 from labferry.identity import RunKey
 from labferry.manifest import Gap
+from labferry.ports import Clock, ObjectStore
 from labferry.source.claims import RunReader
 from labferry.stored import Listed
 from ops.patience import OverBudget, Patience
@@ -30,9 +31,9 @@ A_KEY = LAYOUT.raw(RUN.file("a.txt"))
 
 
 def look(
-    store: Any,
+    store: ObjectStore,
     *,
-    clock: Any = None,
+    clock: Clock | None = None,
     budget_s: float = 600,
     deep: bool = False,
     root: Path | None = None,
@@ -420,7 +421,7 @@ def test_what_fails_after_nobody_waits_any_more_is_nobodys_affair(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The thread that looks may go on after a Ctrl-C, and its folder is gone then."""
-    let_go, raised = threading.Event(), []
+    let_go, raised = threading.Event(), list[object]()
     monkeypatch.setattr(threading, "excepthook", raised.append)
 
     class Hanging(MemoryStore):

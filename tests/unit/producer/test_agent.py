@@ -2,10 +2,12 @@
 
 from pathlib import Path
 from threading import Event as Flag
+from typing import Any
 
 import pytest
 
 from labferry.errors import LedgerUnavailable
+from labferry.ports import Clock, Ledger
 from labferry.settings import BrokerSettings, InstrumentSettings, Settings, StoreSettings
 from producer.agent import Agent
 from tests.memory_ledger import MemoryLedger
@@ -13,7 +15,7 @@ from tests.recorded_wakeups import RecordedWakeups
 from tests.trees import make_tree
 
 
-class Dice:
+class Dice(Clock):
     """A clock that stands still and dice that are held."""
 
     def __init__(self, face: float) -> None:
@@ -32,7 +34,7 @@ class Dice:
 class LostLedger:
     """A ledger of which nothing is known."""
 
-    def __getattr__(self, name: str) -> object:
+    def __getattr__(self, name: str) -> Any:
         def call(*_: object) -> None:
             raise LedgerUnavailable(url="redis://x", why="lost on purpose")
 
@@ -55,7 +57,7 @@ class Waits(Flag):
         return self.is_set()
 
 
-def agent(root: Path, face: float = 0.5, ledger: object = LostLedger()) -> Agent:
+def agent(root: Path, face: float = 0.5, ledger: Ledger | None = None) -> Agent:
     settings = Settings.model_construct(
         store=StoreSettings(bucket="bucket"),
         broker=BrokerSettings(),
@@ -63,7 +65,7 @@ def agent(root: Path, face: float = 0.5, ledger: object = LostLedger()) -> Agent
             "inst": InstrumentSettings.model_validate({"root": root, "scan_interval_s": 20})
         },
     )
-    return Agent("inst", settings, ledger, RecordedWakeups(), Dice(face))  # type: ignore[arg-type]
+    return Agent("inst", settings, ledger or LostLedger(), RecordedWakeups(), Dice(face))
 
 
 @pytest.mark.parametrize(("face", "seconds"), [(0.0, 18), (0.5, 20), (1.0, 22)])
@@ -92,7 +94,14 @@ def test_a_pass_begins_where_the_one_before_was_cut_short(tmp_path: Path) -> Non
 
     def looked(stop_after: int) -> list[str]:
         seen.clear()
-        report = one.make_pass(lambda: len(seen) > stop_after or bool(seen.append("asked")))
+
+        def stopped() -> bool:
+            if len(seen) > stop_after:
+                return True
+            seen.append("asked")
+            return False
+
+        report = one.make_pass(stopped)
         return [run.run for run in report.runs]
 
     # Asked before each run and for each of its batches.

@@ -20,20 +20,21 @@ RUN = RunKey("inst", "run1")
 DAY_MS = 86_400_000
 
 
-class Clocked:
-    """The part of the ledger that is asked here, on a clock that the test holds."""
+class Clocked(MemoryLedger):
+    """A ledger on a clock that the test holds, with runs that were opened when it says."""
 
     def __init__(self, **opened_s: float) -> None:
+        super().__init__()
         self.at_ms = 0
         self.opened_s = opened_s
-        self.told: dict[str, str] = {}
+        self.alerted: dict[str, str] = {}
         self.asked = 0
 
     def now_ms(self) -> int:
         return self.at_ms
 
     def alert(self, key: str, text: str, count: int = 1) -> bool:
-        return key not in self.told and not self.told.update({key: text})
+        return key not in self.alerted and not self.alerted.update({key: text})
 
     def find_facts(self, run: RunKey) -> RunFacts | None:
         self.asked += 1
@@ -61,7 +62,7 @@ def facts(run: RunKey = RUN, *, opened_ms: int = 1, **fields: float) -> RunFacts
 
 
 def lingering(ledger: Clocked, **fields: object) -> Lingering:
-    return Lingering(ledger, load_profile("generic", fields))  # type: ignore[arg-type]
+    return Lingering(ledger, load_profile("generic", fields))
 
 
 def report(**fields: object) -> RunReport:
@@ -95,7 +96,7 @@ def test_a_stale_run_is_told_once_with_what_it_lacks() -> None:
     lacking = (Part(name="marker", holds=Holds.FAIL, looked_at="no CopyComplete.txt"),)
     for _ in range(3):
         lingering(ledger).judge(report(state=RunState.STALE, done=lacking))
-    (text,) = ledger.told.values()
+    (text,) = ledger.alerted.values()
     assert "inst/run1" in text
     assert "no CopyComplete.txt" in text
 
@@ -110,7 +111,7 @@ def test_a_temporary_name_is_stuck_after_a_day_of_our_own_looks() -> None:
     for _ in range(2):
         (sentence,) = stuck(made, temporary=("a.tmp", "b.tmp"))
         assert "a.tmp has a temporary name" in sentence
-    assert list(ledger.told) == ["stuck:inst/run1/a.tmp"]
+    assert list(ledger.alerted) == ["stuck:inst/run1/a.tmp"]
 
 
 def test_since_when_a_name_is_temporary_outlives_the_agent() -> None:
@@ -135,7 +136,7 @@ def test_a_run_of_which_no_file_comes_to_rest_for_a_day_is_told_once() -> None:
         (sentence,) = stuck(made, **moving)
         assert "such as a" in sentence
         assert "size_mtime" in sentence
-    assert list(ledger.told) == ["restless:inst/run1"]
+    assert list(ledger.alerted) == ["restless:inst/run1"]
 
 
 @pytest.mark.parametrize("meanwhile", [{"settled": 1, "done": (RESTLESS,)}, {"done": ()}])
@@ -170,7 +171,7 @@ def is_over(ledger: Clocked, run: str = "a", **fields: object) -> bool:
         begun = [f"inst/{name}" for name, at_s in ledger.opened_s.items() if at_s <= begins_s]
         looks.note(None, int(begins_s * 1000), [])
         looks.note(None, int(begins_s * 1000), begun)
-    return NextRuns(ledger, profile, runs, looks).is_over(RunKey("inst", run))  # type: ignore[arg-type]
+    return NextRuns(ledger, profile, runs, looks).is_over(RunKey("inst", run))
 
 
 def test_an_acquisition_is_over_when_the_next_one_began() -> None:
@@ -206,7 +207,7 @@ def test_a_file_is_over_when_one_like_it_came_later_and_alone(
         ledger.discover(RUN, [(f"{number}.RAW", PRINT)])
         absent_ms[f"{number}.RAW"] = ledger.clock_ms  # looked for just before it came
     ledger.discover(RUN, [("queue.sld", PRINT)])
-    files = NextFiles(ledger, load_profile("ms-thermo", {}), RUN, absent_ms)  # type: ignore[arg-type]
+    files = NextFiles(ledger, load_profile("ms-thermo", {}), RUN, absent_ms)
     assert files.is_over("0.RAW") is over
     assert not files.is_over("queue.sld")
     assert not files.is_over("unknown.raw")
@@ -224,9 +225,9 @@ def test_nothing_follows_from_what_may_have_come_while_nobody_looked() -> None:
         looks.note(RUN, began_ms, ["0.RAW"])
         looks.note(RUN, looked_ms, [])
         looks.note(RUN, ledger.clock_ms, ["1.RAW"])
-        files = NextFiles(ledger, profile, RUN, looks.absent_ms(RUN))  # type: ignore[arg-type]
+        files = NextFiles(ledger, profile, RUN, looks.absent_ms(RUN))
         assert files.is_over("0.RAW") is over
-    unseen = NextFiles(ledger, profile, RUN, Looks().absent_ms(RUN))  # type: ignore[arg-type]
+    unseen = NextFiles(ledger, profile, RUN, Looks().absent_ms(RUN))
     assert not unseen.is_over("0.RAW"), "an agent that was just started knows nothing"
 
 

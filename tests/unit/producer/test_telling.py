@@ -100,7 +100,7 @@ def test_a_long_pass_tells_that_it_goes_on(bench: Bench) -> None:
 
     bench.write(*(str(number) for number in range(3)))
     agent.run_forever(AfterOne())
-    bench.ledger.tell_pass = lambda one: beats.append(one.at_ms)  # type: ignore[method-assign]
+    bench.ledger.tell_pass = lambda told: beats.append(told.at_ms)  # type: ignore[method-assign]
     agent.make_pass(stopping)
     # As it begins, after its first run was begun, and as it ends.
     assert len(beats) == 3
@@ -131,12 +131,12 @@ def test_a_host_that_is_gone_is_forgotten_with_time(bench: Bench) -> None:
 
 
 def test_a_ledger_that_does_not_hear_the_end_of_a_pass_hears_the_next(bench: Bench) -> None:
-    def lost(_: Pass) -> None:
+    def lost(told: Pass) -> None:
         raise LedgerUnavailable(url="redis://x", why="lost on purpose")
 
     bench.write("a")
     bench.ledger.tell_pass = lost  # type: ignore[method-assign]
     assert bench.look().new == 1
-    del bench.ledger.tell_pass  # type: ignore[method-assign]
+    del bench.ledger.tell_pass
     bench.look()
     assert told(bench).waiting

@@ -10,7 +10,7 @@ from labferry.failures import Failure, Kind
 from labferry.identity import RunKey
 from labferry.records import Evidence, Level
 from labferry.retry import Budget
-from labferry.settings import RetrySettings
+from labferry.settings_trouble import RetrySettings
 from labferry.states import Event, State
 from tests.unit.workers.test_heartbeat import claim
 from workers.attempt import Attempt, FollowUp, failed, given_back, verified
@@ -19,7 +19,7 @@ BUDGET = Budget(**RetrySettings().model_dump())
 UNUSED: Any = None
 
 
-def attempt_at(**record: int) -> Attempt:
+def attempt_at(**record: Any) -> Attempt:
     one = claim("d/a", token=9)
     one = replace(one, bundle=7, record=replace(one.record, claimed_ms=1000, **record))
     file = RunKey("scope", "r1").file("d/a")

@@ -51,7 +51,7 @@ def test_counts_are_kept_while_the_ledger_is_away_and_told_once(
     def fail() -> None:
         raise LedgerUnavailable(url="redis://x", why="gone")
 
-    counters = Counters(Meddling(ledger, "tally", fail), later)  # type: ignore[arg-type]
+    counters = Counters(Meddling(ledger, "tally", fail), later)
     counters.add(NAME, What.LEASE_LOST)
     counters.arrived(NAME, [0])
     later.come()

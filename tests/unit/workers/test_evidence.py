@@ -52,7 +52,7 @@ def prove(
     **changes: Any,
 ) -> tuple[Level, Held]:
     store, found = stored_object(body, attests=attests)
-    lease: Any = Held()
+    lease = Held()
     evidence = Prover(store, proof, minimum).prove(
         replace(found, **changes), content, lease, is_ours=is_ours
     )
@@ -91,7 +91,7 @@ def test_what_nothing_attests_is_read_back(
 
 
 def test_parts_need_a_server_that_attests_whole_objects() -> None:
-    in_parts = {"etag": "0" * 32 + "-2"}
+    in_parts: dict[str, Any] = {"etag": "0" * 32 + "-2"}
     assert prove(PROVEN, **in_parts)[0] is Level.A
     assert prove(replace(PROVEN, full_object=False), **in_parts)[0] is Level.D
 
@@ -120,14 +120,14 @@ def test_an_object_with_other_bytes_is_never_evidence(
 def test_an_object_of_another_size_is_not_even_read() -> None:
     store, found = stored_object(OTHER, attests=False)
     store.delete("k")
-    lease: Any = Held()
+    lease = Held()
     with pytest.raises(ObjectConflict, match="15 bytes, the source 13 bytes"):
         Prover(store, UNPROVEN, Level.D).prove(found, CONTENT, lease, is_ours=False)
 
 
 def test_evidence_below_the_minimum_is_refused_before_anything_is_read_back() -> None:
     store, found = stored_object(attests=False)
-    lease: Any = Held()
+    lease = Held()
     with pytest.raises(WeakEvidence):
         Prover(store, UNPROVEN, Level.C).prove(found, CONTENT, lease, is_ours=True)
     assert lease.stored == 0
@@ -167,6 +167,6 @@ def test_nothing_is_sent_that_could_not_be_proven(
 def test_an_object_gone_while_it_is_read_back_is_no_evidence() -> None:
     store, found = stored_object(attests=False)
     store.delete("k")
-    lease: Any = Held()
+    lease = Held()
     with pytest.raises(StoreError):
         Prover(store, UNPROVEN, Level.D).prove(found, CONTENT, lease, is_ours=True)

@@ -8,10 +8,12 @@ import pytest
 
 from labferry.errors import Fenced, LedgerUnavailable
 from labferry.identity import RunKey
+from labferry.ports import Clock, Ledger
 from labferry.records import Claim, FileRecord, Fingerprint, Outcome, Step
 from labferry.settings import LedgerSettings
 from labferry.states import Event, State
 from tests.manual_clock import ManualClock
+from tests.memory_ledger import MemoryLedger
 from tests.waiting import PATIENCE_S, eventually
 from workers.heartbeat import Heartbeat, Lease, Stopping
 
@@ -20,10 +22,11 @@ RUN = RunKey("scope", "r1")
 GOOD_S = 50
 
 
-class Leases:
-    """The part of a ledger that a heartbeat asks."""
+class Leases(MemoryLedger):
+    """A ledger that answers a heartbeat as it is told."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.asked: list[list[tuple[str, int]]] = []
         self.lost: set[str] = set()
         self.is_away = False
@@ -63,7 +66,7 @@ def claim(path: str, token: int = 7) -> Claim:
     return Claim(path=path, token=token, record=record)
 
 
-def heartbeat(ledger: Any, clock: Any, *paths: str, interval_s: float = 15) -> Heartbeat:
+def heartbeat(ledger: Ledger, clock: Clock, *paths: str, interval_s: float = 15) -> Heartbeat:
     settings = LedgerSettings(lease_ttl_s=60, heartbeat_s=interval_s)
     claims = [claim(path) for path in paths]
     return Heartbeat(ledger, RUN, claims, clock=clock, settings=settings)

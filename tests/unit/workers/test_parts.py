@@ -5,58 +5,70 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 
 from labferry.concurrency import Concurrency
 from labferry.errors import Fenced, SourceChanged, StoreError
-from labferry.identity import RunKey
+from labferry.identity import FileKey, RunKey
+from labferry.ports import ObjectStore
 from labferry.records import Fingerprint, Part, Upload
+from labferry.store_port import Buffer
 from tests.manual_clock import ManualClock
+from tests.memory_ledger import MemoryLedger
+from tests.memory_store import MemoryStore
 from tests.unit.workers.test_heartbeat import claim
 from tests.waiting import PATIENCE_S, eventually
 from workers import parts
 from workers.attempt import Attempt
 from workers.crew import _RESTING, ByteGate
+from workers.heartbeat import Lease
 from workers.parts import PartSender, Room
+from workers.source import SourceFile
 
 SIZE = 4
 
 
-class Unordered:
-    """A source of which no digests are made."""
+class Constant(SourceFile):
+    """A source of parts that are all alike, and of which no digests are made."""
 
-    def in_order(self) -> AbstractContextManager[None]:
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def in_order(self) -> AbstractContextManager[object]:
         return nullcontext()
 
+    def read_into(self, buffer: memoryview, offset: int, crc64: int = 0) -> int:
+        return 0
 
-class Held:
+
+class Held(Lease):
     """A lease that is never lost."""
+
+    def __init__(self) -> None:
+        """It asks nobody."""
 
     def check(self) -> None:
         pass
 
 
-@dataclass
-class Source(Unordered):
+class Changed(Constant):
     """Part 3 has changed since it was settled."""
 
-    size: int = 3 * SIZE
-
-    def read_into(self, buffer: memoryview, offset: int) -> int:
+    def read_into(self, buffer: memoryview, offset: int, crc64: int = 0) -> int:
         if offset == 2 * SIZE:
             raise SourceChanged(path="f")
         return 0
 
 
-@dataclass
-class Store:
+class Store(MemoryStore):
     """Part 2 gets no answer, part 1 is taken once that is known."""
 
-    refused: threading.Event = field(default_factory=threading.Event)
+    def __init__(self) -> None:
+        super().__init__()
+        self.refused = threading.Event()
 
-    def put_part(self, key: str, upload_id: str, number: int, body: bytes, crc64: int) -> str:
+    def put_part(self, key: str, upload_id: str, number: int, body: Buffer, crc64: int) -> str:
         if number == 2:
             self.refused.set()
             raise StoreError(operation="UploadPart", key=key, code="InternalError", status=500)
@@ -68,41 +80,32 @@ def at_work() -> int:
     return threading.active_count() - len(_RESTING)
 
 
-class Ledger:
-    """Takes the last receipts only when all other threads are done."""
-
-    def __init__(self) -> None:
-        self.others = at_work()
-        self.saved: dict[int, Part] = {}
-
-    def save_parts(self, file: object, token: int, parts: dict[int, Part]) -> None:
-        if all(part.etag for part in parts.values()):
-            eventually(lambda: at_work() <= self.others + 1)
-        self.saved.update(parts)
-
-
-@dataclass
-class Constant(Unordered):
-    """A source of parts that are all alike."""
-
-    size: int
-
-    def read_into(self, buffer: memoryview, offset: int) -> int:
-        return 0
-
-
-class Records:
+class Records(MemoryLedger):
     """What was recorded of the parts, and when: before or after the endpoint had them."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.saved: dict[int, Part] = {}
 
-    def save_parts(self, file: object, token: int, parts: dict[int, Part]) -> None:
+    def save_parts(self, file: FileKey, token: int, parts: dict[int, Part]) -> None:
         self.saved.update(parts)
 
 
+class LateRecords(Records):
+    """Takes the last receipts only when all other threads are done."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.others = at_work()
+
+    def save_parts(self, file: FileKey, token: int, parts: dict[int, Part]) -> None:
+        if all(part.etag for part in parts.values()):
+            eventually(lambda: at_work() <= self.others + 1)
+        super().save_parts(file, token, parts)
+
+
 @dataclass
-class Link:
+class Link(MemoryStore):
     """An endpoint that answers when as many parts are in flight as may be, at some rate."""
 
     room: Room
@@ -116,7 +119,10 @@ class Link:
     seen: list[int] = field(default_factory=list)
     changed: threading.Condition = field(default_factory=threading.Condition)
 
-    def put_part(self, key: str, upload_id: str, number: int, body: bytes, crc64: int) -> str:
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def put_part(self, key: str, upload_id: str, number: int, body: Buffer, crc64: int) -> str:
         assert number in self.ledger.saved, "its checksum is on record first"
         with self.changed:
             self.came += 1
@@ -143,14 +149,14 @@ def sent_over(
     clock = clock or ManualClock()
     ledger, lease, source = Records(), Held(), Constant(count * SIZE)
     link = Link(room, clock, ledger, count, rate)
-    ports: Any = (ledger, link, clock)
-    sender = PartSender(*ports, attempt_with(lease), source, upload_of(source.size), room)
+    attempt, upload = attempt_with(lease), upload_of(source.size)
+    sender = PartSender(ledger, link, clock, attempt, source, upload, room)
     sender.send(range(1, count + 1))
     assert sorted(sender.sent) == list(range(1, count + 1))
     return link.seen, ledger.saved
 
 
-def attempt_with(lease: Any) -> Attempt:
+def attempt_with(lease: Lease) -> Attempt:
     return Attempt(claim("f"), RunKey("scope", "r1").file("f"), lease, started_s=0)
 
 
@@ -191,15 +197,16 @@ def test_where_the_endpoint_asked_for_less_fewer_parts_are_in_flight() -> None:
     assert max(seen) == 2
 
 
-@dataclass
-class Hanging:
+class Hanging(MemoryStore):
     """Its first `hung` parts get no answer before they are let go, the next one is refused."""
 
-    hung: int
-    let_go: threading.Event = field(default_factory=threading.Event)
-    _hang: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    def __init__(self, hung: int) -> None:
+        super().__init__()
+        self.hung = hung
+        self.let_go = threading.Event()
+        self._hang = threading.Semaphore(0)
 
-    def put_part(self, key: str, upload_id: str, number: int, body: bytes, crc64: int) -> str:
+    def put_part(self, key: str, upload_id: str, number: int, body: Buffer, crc64: int) -> str:
         if number > self.hung:
             for _ in range(self.hung):
                 self._hang.acquire()
@@ -209,15 +216,15 @@ class Hanging:
         return "etag"
 
 
-@dataclass
-class Counting:
+class Counting(MemoryStore):
     """Takes each part after another had time to come beside it."""
 
-    most: int = 0
-    _here: int = 0
-    _changed: threading.Condition = field(default_factory=threading.Condition)
+    def __init__(self) -> None:
+        super().__init__()
+        self.most = self._here = 0
+        self._changed = threading.Condition()
 
-    def put_part(self, key: str, upload_id: str, number: int, body: bytes, crc64: int) -> str:
+    def put_part(self, key: str, upload_id: str, number: int, body: Buffer, crc64: int) -> str:
         with self._changed:
             self._here += 1
             self._changed.notify_all()
@@ -227,11 +234,12 @@ class Counting:
         return "etag"
 
 
-def sender_to(store: Any, room: Room, lease: Any = None, count: int = 3) -> PartSender:
-    ledger: Any = Records()
-    source: Any = Constant(count * SIZE)
+def sender_to(
+    store: ObjectStore, room: Room, lease: Lease | None = None, count: int = 3
+) -> PartSender:
+    source = Constant(count * SIZE)
     attempt, upload = attempt_with(lease or Held()), upload_of(source.size)
-    return PartSender(ledger, store, ManualClock(), attempt, source, upload, room)
+    return PartSender(Records(), store, ManualClock(), attempt, source, upload, room)
 
 
 def given_up(room: Room, monkeypatch: pytest.MonkeyPatch, hung: int) -> Hanging:
@@ -265,7 +273,7 @@ def test_where_there_is_no_room_it_is_waited_for_while_the_lease_is_held(
     room.gate.enter(2 * SIZE)
     looks = iter([None, None, Fenced(file="f", token=1)])
 
-    class Lost:
+    class Lost(Held):
         def check(self) -> None:
             if error := next(looks):
                 raise error
@@ -279,9 +287,7 @@ def test_where_there_is_no_room_it_is_waited_for_while_the_lease_is_held(
 
 
 def test_the_reason_is_that_of_the_thread_that_met_it() -> None:
-    ledger: Any = Ledger()
-    source: Any = Source()
-    store: Any = Store()
+    ledger, source, store = LateRecords(), Changed(3 * SIZE), Store()
     attempt, upload = attempt_with(Held()), upload_of(12)
     clock, room = ManualClock(dice=0.99), room_for(Concurrency(2, 2), 2)
     sender = PartSender(ledger, store, clock, attempt, source, upload, room)

@@ -11,6 +11,7 @@ from labferry.breakers import Breaker, Phase
 from labferry.errors import LedgerUnavailable, ShareUnavailable
 from labferry.failures import classify
 from labferry.identity import RunKey
+from labferry.ports import Ledger
 from labferry.records import Fingerprint
 from labferry.settings import InstrumentSettings, Settings, StoreSettings
 from labferry.settings_trouble import BreakerSettings
@@ -45,7 +46,7 @@ class Node:
 class World:
     """Shares that go away and come back, or hang."""
 
-    def __init__(self, ledger: Any = None) -> None:
+    def __init__(self, ledger: Ledger | None = None) -> None:
         self.memory = MemoryLedger()
         for name in ROOTS:
             self.memory.discover(RunKey(name, "run"), [("f", Fingerprint(1, 1, 1, 1))])

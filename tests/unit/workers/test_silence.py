@@ -15,7 +15,7 @@ MINUTE_MS = 60_000
 class World:
     def __init__(self, *instruments: str) -> None:
         self.ledger, self.clock = MemoryLedger(), ManualClock()
-        self.silence = Silence(self.ledger, self.clock, instruments)  # type: ignore[arg-type]
+        self.silence = Silence(self.ledger, self.clock, instruments)
         self.began_ms = self.ledger.clock_ms
         self.seen = Pass(
             instrument="seq",

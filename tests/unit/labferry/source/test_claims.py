@@ -95,7 +95,7 @@ def test_many_files_without_companions_are_counted_and_some_named(tmp_path: Path
 def test_a_stub_of_the_data_file_is_not_the_data(
     tmp_path: Path, scan_bytes: int, holds: Holds
 ) -> None:
-    write(tmp_path, **{"a.wiff": "x", "a.wiff.scan": b"x" * scan_bytes})
+    write(tmp_path, **{"a.wiff": b"x", "a.wiff.scan": b"x" * scan_bytes})
     assert part(tmp_path, "least_size", load_profile("ms-sciex", {})).holds is holds
     assert part(tmp_path, "companions", load_profile("ms-sciex", {})).holds is Holds.PASS
 

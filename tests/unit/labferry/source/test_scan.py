@@ -3,6 +3,7 @@
 import errno
 import os
 import socket
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -262,7 +263,8 @@ def test_a_scan_closes_what_it_opened(tmp_path: Path) -> None:
     halfway = scan(folder, RUN, load_profile("generic", {}), Layout())
     next(halfway)
     assert open_below(folder) > 0
-    halfway.close()  # type: ignore[attr-defined]  it is a generator
+    assert isinstance(halfway, Generator)
+    halfway.close()
     assert open_below(folder) == 0
 
 
