@@ -20,7 +20,7 @@ from labferry.errors import (
     SettingsError,
 )
 from labferry.inbox import Inbox, Stage, open_inbox
-from labferry.inbox.entries import unpack
+from labferry.inbox.entries import Entry, unpack
 from tests.waiting import eventually
 
 Opener = Callable[..., Inbox]
@@ -120,8 +120,13 @@ def test_where_it_may_run_again_it_does_once_the_lease_lapsed(place: str) -> Non
     dead.receive(event())
     held = dead.take()
     assert held
-    taken = []
-    eventually(lambda: taken.append(other.take()) or taken[-1])
+    taken: list[Entry] = []
+
+    def has_taken() -> bool:
+        taken.extend(one for one in [other.take()] if one)
+        return bool(taken)
+
+    eventually(has_taken)
     assert taken[-1].tries == 2
     assert not dead.finish(held)
     assert dead.renew(held) is None

@@ -66,7 +66,7 @@ def test_a_file_that_changed_between_look_and_act_is_looked_at_again(
 ) -> None:
     """The line says what the file was in the instant of the act, not a moment before."""
     bury(world, "a")
-    script, meddled = ledger._server.script, []
+    script, meddled = ledger._server.script, list[str]()
 
     def meddling(name: str, keys: Any, args: Any) -> Any:
         if name == "act" and not meddled:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 
@@ -15,7 +16,7 @@ from labferry.s3.store import S3Store, open_store
 from labferry.settings import StoreSettings
 from tests.waiting import PATIENCE_S
 
-CALLS = {
+CALLS: dict[str, Callable[[S3Store], object]] = {
     "find_object": lambda store: store.find_object("k"),
     "put_fast": lambda store: store.put_fast("k", b"x", "t"),
     "put_absent": lambda store: store.put_absent("k", b"x", crc64nvme(b"x"), "t"),

@@ -165,13 +165,15 @@ def test_a_host_without_ipv6_uses_the_other_address(
     found = socket.getaddrinfo("127.0.0.1", port, type=socket.SOCK_STREAM)
     six = (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", port, 0, 0))
 
-    def without_six(*asked: int, fileno: int | None = None) -> socket.socket:
-        if asked[0] == socket.AF_INET6:
+    def without_six(
+        family: int = -1, kind: int = -1, protocol: int = -1, fileno: int | None = None
+    ) -> socket.socket:
+        if family == socket.AF_INET6:
             raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
-        return real(*asked, fileno=fileno)
+        return real(family, kind, protocol, fileno)
 
-    monkeypatch.setattr(wires.socket, "getaddrinfo", lambda *_, **__: [six, *found])
-    monkeypatch.setattr(wires.socket, "socket", without_six)
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [six, *found])
+    monkeypatch.setattr(socket, "socket", without_six)
     assert reach(port).ask(HEAD, b"").status == 200
 
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from typing import BinaryIO, NoReturn
 
 import pytest
 
@@ -17,6 +17,8 @@ from labferry.failures import Cause
 from labferry.records import Lane
 from labferry.settings import StoreSettings
 from labferry.states import Event, State
+from labferry.store_port import Buffer
+from labferry.stored import StoredObject
 from tests.dock import MIB, RUN, Dock
 from tests.memory_store import Breaking, MemoryStore
 from tests.waiting import PATIENCE_S, eventually
@@ -49,13 +51,15 @@ class Failing(MemoryStore):
         self._ask("PutObject", key)
         return super().put_fast(key, body, attempt_token)
 
-    def put_absent(self, key: str, *rest: object) -> object:  # type: ignore[override]
+    def put_absent(
+        self, key: str, body: bytes | BinaryIO, crc64: int, attempt_token: str
+    ) -> StoredObject:
         self._ask("PutObject", key)
-        return super().put_absent(key, *rest)  # type: ignore[arg-type]
+        return super().put_absent(key, body, crc64, attempt_token)
 
-    def put_part(self, key: str, *rest: object) -> str:  # type: ignore[override]
+    def put_part(self, key: str, upload_id: str, number: int, body: Buffer, crc64: int) -> str:
         self._ask("UploadPart", key)
-        return super().put_part(key, *rest)  # type: ignore[arg-type]
+        return super().put_part(key, upload_id, number, body, crc64)
 
     def _ask(self, operation: str, key: str) -> None:
         self.asked.append(key)
@@ -513,7 +517,7 @@ def test_a_ledger_that_is_away_when_it_is_to_be_told_costs_nothing(dock: Dock, m
     names = written(dock, 3)
     away = LedgerUnavailable(url="redis://x", why="gone")
     ledger = Breaking(dock.ledger, 1, method=method, error=away)
-    dock.ferry(store=down(), ledger=ledger)  # type: ignore[arg-type]
+    dock.ferry(store=down(), ledger=ledger)
     assert states(dock, names) <= {State.HELD, State.ELIGIBLE}
     assert {dock.record(name).attempt for name in names} == {0}
 

@@ -1,5 +1,7 @@
 """Does a worker go on taking messages, and what does it leave behind in Redis?"""
 
+from typing import Any
+
 import redis
 from kombu import Connection, Consumer, Exchange, Message, Queue
 
@@ -16,7 +18,7 @@ def test_a_message_that_was_handed_out_leaves_nothing_and_takes_no_place(broker_
     server = redis.from_url(broker_url)
     taken: list[Message] = []
     with Connection(broker_url) as connection:
-        channel = connection.channel()
+        channel: Any = connection.channel()
         channel.basic_qos(0, 1, False)
         producer = connection.Producer()
         for body in ("first", "second", "third"):
@@ -40,10 +42,11 @@ def test_a_message_of_a_queue_that_was_left_is_given_back_and_takes_no_place(
     guard_transports()
     server = redis.from_url(broker_url)
     with Connection(broker_url) as connection:
-        channel = connection.channel()
+        channel: Any = connection.channel()
         channel.basic_qos(0, 1, False)
         connection.Producer().publish("left", routing_key=QUEUE.name, declare=[QUEUE])
-        connection.transport._deliver(channel._get(QUEUE.name), QUEUE.name)
+        transport: Any = connection.transport
+        transport._deliver(channel._get(QUEUE.name), QUEUE.name)
         assert channel.qos.can_consume()
         assert server.llen(QUEUE.name) == 1
         assert [key for key in server.scan_iter() if b"unacked" in key] == []
@@ -52,7 +55,7 @@ def test_a_message_of_a_queue_that_was_left_is_given_back_and_takes_no_place(
 def test_a_channel_makes_one_client_for_all_that_it_sends(broker_url: str) -> None:
     guard_transports()
     with Connection(broker_url) as connection:
-        channel = connection.channel()
+        channel: Any = connection.channel()
         with channel.conn_or_acquire() as first, channel.conn_or_acquire() as second:
             assert first is second
         channel._disconnect_pools()  # as when the connection was lost

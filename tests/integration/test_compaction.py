@@ -6,7 +6,7 @@ On a real ledger and a real folder, with the agent, the transfer and the complet
 import gzip
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +28,7 @@ from labferry.errors import (
 )
 from labferry.ledger.keys import RunKeys
 from labferry.manifest import read_entry
-from labferry.ports import Ledger
+from labferry.ports import Ledger, ObjectStore
 from labferry.records import FileRecord, Note, Outcome, RunFacts, Step
 from labferry.s3.checksum import crc64nvme
 from labferry.selector import read_selector
@@ -41,7 +41,8 @@ from ops.exits import Exit
 from ops.explain import explain
 from ops.overview import read_overview
 from ops.replay import Wish, _chosen
-from ops.verify import Verdict, Verification
+from ops.verify import Verification
+from ops.verify_report import Verdict
 from producer.agent import Agent
 from producer.report import RunReport
 from tests.dock import RUN, Dock
@@ -83,7 +84,7 @@ class Yard:
         completer = Completer(ledger=self.ledger, store=self.store, layout=self.layout)
         assert completer.complete(RUN)
 
-    def records(self, ledger: Ledger | None = None, store: Any = None) -> Records:
+    def records(self, ledger: Ledger | None = None, store: ObjectStore | None = None) -> Records:
         return Records(ledger=ledger or self.ledger, store=store or self.store, layout=self.layout)
 
     def put_away(self, **ports: Any) -> bool:
@@ -325,11 +326,11 @@ def dying(yard: Yard, verb: str, *, answered: bool = False) -> Iterator[None]:
     """Let the process die at a call of the ledger, before it or with its answer lost."""
     real = yard.ledger._server.script
 
-    def dies(name: str, *args: Any) -> Any:
+    def dies(name: str, keys: list[str | bytes], args: Sequence[str | bytes | int]) -> Any:
         if name != verb:
-            return real(name, *args)
+            return real(name, keys, args)
         if answered:
-            real(name, *args)
+            real(name, keys, args)
         raise LedgerUnavailable(url="x", why="killed")
 
     yard.ledger._server.script = dies  # type: ignore[method-assign]

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -14,6 +14,7 @@ from labferry.errors import ObjectConflict, StoreError
 from labferry.identity import Layout, RunKey
 from labferry.ledger import RedisLedger, open_ledger
 from labferry.manifest import Gap, read_entry, read_header, read_left_out, read_marker
+from labferry.ports import Ledger, ObjectStore
 from labferry.records import Evidence, Fingerprint, Lane, Level, Note, Step
 from labferry.s3.checksum import crc64nvme
 from labferry.settings import LedgerSettings
@@ -54,7 +55,7 @@ def taken(ledger: RedisLedger, store: MemoryStore, files: dict[str, bytes]) -> N
             )
 
 
-def completer(ledger: Any, store: Any) -> Completer:
+def completer(ledger: Ledger, store: ObjectStore) -> Completer:
     return Completer(ledger=ledger, store=store, layout=LAYOUT)
 
 
@@ -173,7 +174,7 @@ def calls_of(ledger: RedisLedger) -> list[str]:
 @pytest.mark.parametrize("port", ["store", "ledger"])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_crash_at_any_call_ends_with_one_marker_and_one_event(
-    ledger: RedisLedger, port: str, when: str
+    ledger: RedisLedger, port: str, when: Literal["before", "after"]
 ) -> None:
     for nth in range(1, 40):
         ledger._server.client.flushdb()

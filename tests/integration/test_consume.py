@@ -16,6 +16,7 @@ from labferry.identity import Layout, RunKey
 from labferry.inbox import Inbox, Stage, open_inbox
 from labferry.inbox.shelves import SqliteShelf
 from labferry.manifest import Marker, marker_bytes
+from labferry.ports import ObjectStore
 from labferry.retry import Budget
 from labferry.s3.checksum import crc64nvme
 from ops.command_template import CommandTemplate
@@ -271,7 +272,7 @@ def bucket_of(*markers: Marker) -> MemoryStore:
     return store
 
 
-def watch(store: Any, clock: ManualClock) -> MarkerWatch:
+def watch(store: ObjectStore, clock: ManualClock) -> MarkerWatch:
     return MarkerWatch(store, LAYOUT, clock, every_s=30)
 
 

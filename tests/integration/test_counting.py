@@ -1,5 +1,6 @@
 """Is what happens to files counted, once, on the real ledger?"""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -80,10 +81,12 @@ def test_the_time_to_verified_goes_on_while_a_file_is_held(dock: Dock) -> None:
     assert dock.state("f") is State.HELD
     waits: list[int] = []
     send = dock.counters.arrived
-    dock.counters.arrived = lambda name, since: (  # type: ignore[method-assign]
-        waits.extend(times := list(since)),
-        send(name, times),
-    )[1]
+
+    def arrived(instrument: str, since_ms: Iterable[int]) -> None:
+        waits.extend(times := list(since_ms))
+        send(instrument, times)
+
+    dock.counters.arrived = arrived  # type: ignore[method-assign]
     dock.finish()
     assert waits == [settled_ms]
 

@@ -20,7 +20,7 @@ from tests.fault_proxy import FaultProxy
 from tests.faults import Answer, rule
 from tests.flower_client import PASSWORD, Flower
 from tests.services import BROKER_DATABASE, LEDGER_DATABASE, credentials
-from tests.site import Site, open_site
+from tests.site import Changes, Site, open_site
 from tests.trace_sink import TraceSink
 from tests.waiting import PATIENCE_S
 
@@ -56,7 +56,7 @@ def site(
         for name, value in credentials(weed).items():
             patch.setenv(name, value)
         store = StoreSettings(bucket=weed.bucket, endpoint_url=proxy.url, prefix=folder.name)
-        changes: dict[str, dict[str, object]] = {
+        changes: Changes = {
             "flower": {"port": port, "silent_s": 120},  # a restart forgets what was shown
             "broker": {"bundle_max_files": 1},
             "logs": {"level": "debug"},

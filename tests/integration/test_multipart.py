@@ -12,6 +12,7 @@ import pytest
 from labferry.concurrency import Concurrency
 from labferry.errors import StoreError
 from labferry.failures import Kind
+from labferry.ports import ObjectStore
 from labferry.records import Part
 from labferry.s3.checksum import crc64nvme
 from labferry.settings import StoreSettings
@@ -52,7 +53,7 @@ def failing(
     return Breaking(port, how.pop("nth", 1), how.pop("when", "before"), method=method, error=error)
 
 
-def ferry(dock: Dock, store: object, **options: Any) -> Breaking:
+def ferry(dock: Dock, store: ObjectStore, **options: Any) -> Breaking:
     """Ferry the file and return the calls that its store was asked for."""
     asked = Breaking(store)
     dock.ferry(store=asked, **options)
@@ -130,7 +131,7 @@ def test_a_part_damaged_twice_quarantines_the_file(dock: Dock) -> None:
 
 
 def test_parts_that_went_before_a_failure_are_not_sent_again(dock: Dock) -> None:
-    store: object = dock.store
+    store: ObjectStore = dock.store
     for _ in range(3):
         store = failing(store, PUT, "InternalError", 500, nth=3)
     ferry(dock, store)
@@ -481,7 +482,7 @@ def test_everything_is_on_record_before_the_server_is_asked(dock: Dock) -> None:
             assert upload.parts == parts
             assert upload.complete_sent_ms > 0
 
-    store: Any = Watching(dock.store)
+    store = Watching(dock.store)
     dock.ferry(store=store)
     verified(dock)
 
@@ -496,7 +497,7 @@ def test_several_threads_send_different_parts(dock: Dock) -> None:
 class Crowded:
     """A store that takes a part when two are there, and looks whether a third comes."""
 
-    def __init__(self, store: Any) -> None:
+    def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self._changed = threading.Condition()
         self._came = self._here = self.most = 0
@@ -518,7 +519,7 @@ class Crowded:
 
 def test_no_more_parts_are_in_flight_than_fit_in_memory(dock: Dock) -> None:
     dock.tune("worker", max_bytes_in_flight=3 * PART - 1)
-    store: Any = Crowded(dock.store)
+    store = Crowded(dock.store)
     dock.ferry(store=store, part_concurrency=Concurrency(8, 8))
     verified(dock)
     assert store.most == 2
@@ -531,7 +532,7 @@ def test_a_part_larger_than_may_be_in_memory_goes_alone(dock: Dock) -> None:
 
 
 def test_the_kind_of_an_open_outcome_is_told_after_it_was_looked_into(dock: Dock) -> None:
-    store: object = dock.store
+    store: ObjectStore = dock.store
     for _ in range(2):
         store = failing(store, COMPLETE)
     result = dock.ferry(store=store)["f"]

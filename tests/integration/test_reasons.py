@@ -10,6 +10,7 @@ from labferry.errors import StoreError
 from labferry.events import read_event
 from labferry.identity import Layout, RunKey
 from labferry.ledger import RedisLedger, open_ledger
+from labferry.ports import Ledger, ObjectStore
 from labferry.records import Fingerprint, Note, Step
 from labferry.settings import LedgerSettings
 from labferry.states import Event
@@ -24,7 +25,7 @@ DENIED = StoreError(operation="PutObject", key="k", code="AccessDenied", status=
 DOWN = StoreError(operation="PutObject", key="k", code="EndpointConnectionError")
 
 
-class Refusing:
+class Refusing(MemoryStore):
     """A store that takes no document."""
 
     asked = 0
@@ -55,7 +56,7 @@ def act(ledger: RedisLedger, event: Event, path: str) -> None:
     ledger.act(RUN, event, [Step(path=path, note=note)], ACT)
 
 
-def write(ledger: Any, store: Any) -> int:
+def write(ledger: Ledger, store: ObjectStore) -> int:
     return Reasons(ledger=ledger, store=store, layout=LAYOUT).write(RUN)
 
 

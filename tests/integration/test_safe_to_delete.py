@@ -219,7 +219,11 @@ def test_a_run_whose_records_were_put_away_is_judged_by_its_archive(
 def statement(dock: Dock, tmp_path: Path) -> Path:
     judged(dock, tmp_path / "files")
     files = [json.loads(line) for line in (tmp_path / "files").read_text().splitlines()]
-    header = {"run": str(RUN), "verdict": "safe", "at": datetime.now(UTC).isoformat()}
+    header: dict[str, object] = {
+        "run": str(RUN),
+        "verdict": "safe",
+        "at": datetime.now(UTC).isoformat(),
+    }
     path = tmp_path / "statement"
     path.write_text("".join(statement_lines(header, files, KEY)))
     return path

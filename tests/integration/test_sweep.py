@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,10 +28,10 @@ from labferry.settings import (
     BrokerSettings,
     InstrumentSettings,
     LedgerSettings,
-    RetrySettings,
     Settings,
     StoreSettings,
 )
+from labferry.settings_trouble import RetrySettings
 from labferry.states import Event, State
 from tests.recorded_wakeups import RecordedWakeups
 from tests.waiting import PATIENCE_S
@@ -53,19 +54,15 @@ class Site:
 
     def __init__(self, url: str, **sections: object) -> None:
         ledger = LedgerSettings(url=url, lease_ttl_s=0.3, heartbeat_s=0.05, resend_s=0.2)
-        given = {
+        given: dict[str, Any] = {
             "store": StoreSettings(bucket="bucket"),
             "ledger": ledger,
             "instruments": {"seq": InstrumentSettings(root=Path("/nowhere"))},
+            "broker": BrokerSettings(),
+            "retry": RetrySettings(base_s=0.01, floor_s=0, cap_s=0.01, hold_s=0.01),
             **sections,
         }
-        self.settings = Settings.model_construct(
-            **{
-                "broker": BrokerSettings(),
-                "retry": RetrySettings(base_s=0.01, floor_s=0, cap_s=0.01, hold_s=0.01),
-                **given,
-            }
-        )
+        self.settings = Settings.model_construct(**given)
         self.ledger = open_ledger(ledger)
         self.wakeups = RecordedWakeups()
         self.sweep = Sweep(

@@ -32,8 +32,9 @@ from labferry.ledger import RedisLedger, open_ledger
 from labferry.ledger.keys import EVENT_SINKS, OUTBOXES
 from labferry.manifest import Marker
 from labferry.outbox import Delivery, begun
-from labferry.settings import BrokerSettings, LedgerSettings, RetrySettings, Settings, StoreSettings
+from labferry.settings import BrokerSettings, LedgerSettings, Settings, StoreSettings
 from labferry.settings_events import EventSettings
+from labferry.settings_trouble import RetrySettings
 from tests.alert_server import AlertServer
 from tests.manual_clock import ManualClock
 from tests.waiting import PATIENCE_S

@@ -7,17 +7,19 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 
 from labferry.errors import LedgerUnavailable, SourceError, StoreError
 from labferry.failures import Kind, classify
+from labferry.ports import Ledger
 from labferry.records import Level, Step
 from labferry.retry import Budget, Verdict, decide
 from labferry.s3.checksum import crc64nvme
 from labferry.s3.store import open_store
-from labferry.settings import RetrySettings, StoreSettings
+from labferry.settings import StoreSettings
+from labferry.settings_trouble import RetrySettings
 from labferry.states import Event, State
 from labferry.stored import StoredObject
 from tests.dock import MIB, PROVEN, RUN, UNPROVEN, Dock, Meddling
@@ -477,10 +479,12 @@ def refusing(dock: Dock, code: str, status: int, *, name: str = "f") -> MemorySt
     """A store that refuses every creation of one key."""
 
     class Refusing(MemoryStore):
-        def put_absent(self, key: str, *rest: object) -> object:  # type: ignore[override]
+        def put_absent(
+            self, key: str, body: bytes | BinaryIO, crc64: int, attempt_token: str
+        ) -> StoredObject:
             if key == dock.key(name):
                 raise StoreError(operation="PutObject", key=key, code=code, status=status)
-            return super().put_absent(key, *rest)  # type: ignore[arg-type]
+            return super().put_absent(key, body, crc64, attempt_token)
 
     return Refusing()
 
@@ -597,10 +601,10 @@ def test_a_file_that_is_kept_from_us_is_tried_again_after_minutes_until_it_can_b
 ) -> None:
     real = os.open
 
-    def refuse(path: object, *args: Any, **options: Any) -> int:
+    def refuse(path: str | bytes, *args: Any, **options: Any) -> int:
         if path == b"kept":
             raise OSError(getattr(errno, code), os.strerror(getattr(errno, code)))
-        return real(path, *args, **options)  # type: ignore[call-overload,no-any-return]
+        return real(path, *args, **options)
 
     memory.write("kept")
     memory.write("free")
@@ -684,13 +688,13 @@ def test_a_ledger_that_is_away_for_a_moment_costs_nothing(memory: Dock, when: st
 
 def test_a_ledger_that_stays_away_is_told_to_the_caller_and_nothing_is_lost(memory: Dock) -> None:
     away = LedgerUnavailable(url="redis://x", why="gone")
-    ledger: object = memory.ledger
+    ledger: Ledger = memory.ledger
     for nth in (1, 1, 1):
         ledger = Breaking(ledger, nth, method="move", error=away)
     memory.write("f")
     memory.settle("f")
     with pytest.raises(LedgerUnavailable):
-        memory.ferry(ledger=ledger)  # type: ignore[arg-type]
+        memory.ferry(ledger=ledger)
     assert memory.state("f") is State.UPLOADING
     memory.finish()
     assert memory.state("f") is State.VERIFIED
@@ -721,7 +725,7 @@ def test_a_shutdown_gives_unfinished_files_back_and_keeps_what_is_done(memory: D
     memory.settle(*names)
     ledger = Meddling(memory.ledger, "move", exit_now, when="after")
     with pytest.raises(SystemExit):
-        memory.ferry(ledger=ledger)  # type: ignore[arg-type]
+        memory.ferry(ledger=ledger)
     counts = [memory.state(name) for name in names]
     assert set(counts) <= {State.VERIFIED, State.ELIGIBLE}
     assert counts.count(State.VERIFIED) >= 100
