@@ -46,7 +46,7 @@ class Command:
                 process.kill()
                 process.communicate()
 
-    def run(self, *arguments: str, timeout_s: float = PATIENCE_S, **changes: str) -> Ended:
+    def run(self, *arguments: str, **changes: str) -> Ended:
         """Run a command to its end."""
         done = subprocess.run(
             [LABFERRY, *arguments],
@@ -54,7 +54,7 @@ class Command:
             env={**self.environment, **changes},
             capture_output=True,
             text=True,
-            timeout=timeout_s,
+            timeout=PATIENCE_S,
             check=False,
         )
         return Ended(done.returncode, done.stdout, done.stderr)

@@ -28,7 +28,9 @@ from tests.services import credentials
 from tests.waiting import PATIENCE_S, eventually
 
 RUN = RunKey("scope", "run 1")
-COMMANDS = [command.name or command.callback.__name__ for command in app.registered_commands]
+COMMANDS = [
+    command.name or getattr(command.callback, "__name__", "") for command in app.registered_commands
+]
 
 
 def silent_port() -> int:
@@ -393,7 +395,7 @@ def test_up_ferries_and_a_second_one_is_refused(
 def marker(weed: Weed, key: str) -> bool:
     session = boto3.Session(weed.access_key, weed.secret_key, region_name="us-east-1")
     client = session.client("s3", endpoint_url=weed.endpoint)
-    return client.list_objects_v2(Bucket=weed.bucket, Prefix=key)["KeyCount"] == 1
+    return bool(client.list_objects_v2(Bucket=weed.bucket, Prefix=key)["KeyCount"] == 1)
 
 
 # -- Flower

@@ -102,7 +102,7 @@ def test_a_touched_audit_is_a_failure(
     assert labferry.run("audit", "verify").code == 0
     with redis.Redis.from_url(ledger_url) as client:
         key = RunKeys(RUN).audit
-        [line] = client.lrange(key, 0, -1)  # type: ignore[misc]
+        [line] = client.lrange(key, 0, -1)
         client.lset(key, 0, line.replace(b"LIMS-7", b"LIMS-8"))
     ended = labferry.run("audit", str(RUN), "verify")
     assert ended.code == 1

@@ -14,7 +14,7 @@ from labferry.records import RunFacts
 from labferry.settings import StoreSettings
 from labferry.states import State
 from ops.embedded import Valkey
-from tests.site import Site, open_site
+from tests.site import Changes, Site, open_site
 
 LATE = RunKey("scope", "session")
 NESTED = RunKey.below("ont", ["exp 1", "sample#1", "20240101_1200_1A_PAO12345_0a1b2c3d"])
@@ -31,7 +31,7 @@ def site(
     roots = {"scope": tmp_path / "scope", "ont": tmp_path / "ont"}
     for root in roots.values():
         root.mkdir()
-    changes = {
+    changes: Changes = {
         "ledger": {"keep_records_s": 0.5},
         "instruments.scope": {"profile": "generic"},
         "instruments.ont": {"profile": "ont-minknow"},
@@ -135,12 +135,7 @@ def test_a_run_that_lies_three_folders_deep_is_ferried_and_verified(site: Site) 
         write(site, NESTED, f"pod5_pass/{number}.pod5", b"x" * number)
     summary = b"pod5_files_in_final_dest=4\npod5_files_in_fallback=0\n"
     write(site, NESTED, "final_summary_PAO12345_0a1b2c3d_00000000.txt", summary)
-    site.until(
-        lambda: (
-            bool(site.ledger.runs()) and site.ledger.find_facts(NESTED).counts[State.VERIFIED] == 3
-        ),  # type: ignore[union-attr]
-        "the reads verified",
-    )
+    site.until(lambda: site.verified(NESTED) == 3, "the reads verified")
     # As many files as the summary states must be there, and status says so.
     lacks = "counts: pod5_files_in_final_dest=4, there are 3"
     site.until(lambda: any(one.startswith(lacks) for one in waits_for(site)), lacks)

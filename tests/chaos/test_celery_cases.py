@@ -26,7 +26,7 @@ from tests.dock import fingerprint
 from tests.fault_proxy import FaultProxy
 from tests.faults import Hold, Kill, rule
 from tests.quay import PUT, behind
-from tests.site import Site, open_site
+from tests.site import Changes, Site, open_site
 from tests.waiting import eventually
 
 RUN = RunKey("scope", "movie 1")
@@ -97,7 +97,7 @@ def test_a_file_that_kills_whoever_takes_it_is_a_dead_letter_and_its_neighbours_
     """Case 6."""
     run = write_run(tmp_path, 20)
     (run / POISON).write_bytes(b"poison")
-    changes = {
+    changes: Changes = {
         "retry": {"worker_losses": 3, "base_s": 0.1, "cap_s": 0.1, "floor_s": 0.05},
         "broker": {"bundle_max_files": 1},
     }
@@ -184,7 +184,7 @@ def test_connections_that_go_silent_are_given_up_and_work_resumes(
     store = store_settings.model_copy(update={"endpoint_url": fault_proxy.url})
     hold = Hold(after=SILENCED / 2)
     fault_proxy.script(rule(hold, on=PUT, key="*/raw/*"))
-    changes = {
+    changes: Changes = {
         "ledger": {"url": hole.url(1) + "?socket_timeout=3"},
         "broker": {"url": hole.url(0), "bundle_max_files": 1},
         "worker": {"small_threads": 1},

@@ -125,8 +125,8 @@ def test_a_host_clock_that_is_set_back_and_forward_under_way_is_not_noticed(
         for number in range(10):
             clockmaker.write(f"at {wrong_s} {number}")
         clockmaker.site.until(
-            lambda n=before: clockmaker.count(State.VERIFIED) >= n + 10,
-            "the run goes on",  # type: ignore[misc]
+            lambda n=before: clockmaker.count(State.VERIFIED) >= n + 10,  # type: ignore[misc]
+            "the run goes on",
         )
     clockmaker.site.until(clockmaker.site.complete, "the run complete")
     clockmaker.demand_untroubled()

@@ -11,8 +11,10 @@ from labferry.event_sinks import Parcel
 from labferry.identity import Layout
 from labferry.inbox import open_inbox
 from labferry.ledger import RedisLedger
-from labferry.settings import InstrumentSettings, RetrySettings
+from labferry.ports import Ledger, ObjectStore
+from labferry.settings import InstrumentSettings
 from labferry.settings_events import EventSettings
+from labferry.settings_trouble import RetrySettings
 from ops.consume import Consumer, wanted
 from ops.marker_watch import MarkerWatch
 from tests.chaos.test_rebuild import rebuilt
@@ -52,7 +54,7 @@ def tell(quay: Quay, sink: Sink) -> None:
     Teller(quay.dock.ledger, sink, ManualClock(), settings).round()
 
 
-def complete(quay: Quay, ledger: Any = None, store: Any = None) -> bool:
+def complete(quay: Quay, ledger: Ledger | None = None, store: ObjectStore | None = None) -> bool:
     return Completer(
         ledger=ledger or quay.dock.ledger,
         store=store or quay.dock.store,

@@ -27,7 +27,7 @@ from ops.embedded import Valkey
 from ops.loopback import free_ports
 from tests.fault_proxy import FaultProxy
 from tests.faults import Answer, rule
-from tests.site import Site, open_site
+from tests.site import Changes, Site, open_site
 from tests.waiting import PATIENCE_S, eventually
 
 RUN = RunKey("scope", "movie 1")
@@ -70,7 +70,8 @@ def forged(site: Site, **changes: Any) -> bytes:
     app.send_task(
         UPLOAD, args=[{"version": 1, "run": str(RUN), "bundle": 0, "paths": ["a"]}], queue=QUEUE
     )
-    message = json.loads(site.broker.lpop(QUEUE))
+    sent: Any = site.broker.lpop(QUEUE)
+    message = json.loads(sent)
     for name, value in changes.items():
         (message["headers"] if name in message["headers"] else message)[name.replace("_", "-")] = (
             value
@@ -154,9 +155,9 @@ def locked(tmp_path: Path) -> Iterator[Locked]:
         yield Locked(valkey)
 
 
-def everything_in(client: "redis.Redis[bytes]") -> bytes:
+def everything_in(client: redis.Redis) -> bytes:
     """Return all keys and values of a database."""
-    readers: dict[bytes, Callable[[bytes], Any]] = {
+    readers: dict[bytes | str, Callable[[bytes], Any]] = {
         b"string": client.get,
         b"list": lambda key: client.lrange(key, 0, -1),
         b"hash": client.hgetall,
@@ -183,7 +184,7 @@ def test_no_secret_is_in_logs_ledger_broker_flower_or_bucket(
     run = write_run(tmp_path)
     (run / "bad.raw").write_bytes(b"refused")
     (port,) = free_ports(1)
-    changes: dict[str, dict[str, object]] = {
+    changes: Changes = {
         "flower": {"port": port},
         "alerts": {"webhook_url": f"http://127.0.0.1:1/{SECRETS['hook']}?token={SECRETS['hook']}"},
         "events": {"webhook_url": f"http://127.0.0.1:1/{SECRETS['hook']}?token={SECRETS['hook']}"},

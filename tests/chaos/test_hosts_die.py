@@ -22,7 +22,7 @@ from ops.embedded import Valkey
 from tests.fault_proxy import FaultProxy
 from tests.faults import Delay, rule
 from tests.quay import PUT
-from tests.site import Site, open_site
+from tests.site import Changes, Site, open_site
 
 RUN = RunKey("scope", "run 1")
 FILES, HOSTS, KILLS = 90, 2, 3
@@ -71,7 +71,7 @@ def test_hosts_that_are_killed_at_random_lose_nothing_and_send_nothing_twice(
     folder.mkdir(parents=True)
     for number in range(FILES):
         (folder / f"{number}").write_bytes(b"x" * 1000)
-    changes = {
+    changes: Changes = {
         "ledger": {"lease_ttl_s": LEASE_S, "heartbeat_s": 0.9, "resend_s": 1},
         "broker": {"bundle_max_files": 4, "window_messages": 16},
         "retry": {"worker_losses": 100},
@@ -83,8 +83,8 @@ def test_hosts_that_are_killed_at_random_lose_nothing_and_send_nothing_twice(
     with open_site(tmp_path, valkey, store, {"scope": tmp_path / "share"}, changes) as site:
         site.start("sweep")
         site.start("agent")
-        start = lambda: site.start("worker", "--lane", "small", "--no-sweep")  # noqa: E731
-        hosts = [start() for _ in range(HOSTS)]
+        worker = ("worker", "--lane", "small", "--no-sweep")
+        hosts = [site.start(*worker) for _ in range(HOSTS)]
         for number in range(1, KILLS + 1):
             due = dice.randrange(5, 15) + FILES * (number - 1) // (KILLS + 1)
             site.until(lambda n=due: site.verified(RUN) >= n, f"{due} files verified")  # type: ignore[misc]
@@ -92,7 +92,7 @@ def test_hosts_that_are_killed_at_random_lose_nothing_and_send_nothing_twice(
             at_ms = time.time() * 1000
             for lease in held_by(site, kill_host(host)):
                 killed_ms.setdefault(lease, at_ms)
-            hosts.append(start())
+            hosts.append(site.start(*worker))
         site.until(site.complete, "the run complete")
         accepted = Counter(one.key for one in fault_proxy.asked(PUT) if 200 in one.upstream)
         place = (store.bucket, site.layout)

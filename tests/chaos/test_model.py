@@ -220,7 +220,7 @@ def test_the_promises_are_kept_in_every_order_of_events(tmp_path: Path, ledger_u
         return Story(tmp_path / "share", ledger_url)
 
     run_state_machine_as_test(
-        story,
+        story,  # type: ignore[arg-type]  # it takes a function, too
         settings=settings(
             max_examples=STORIES,
             stateful_step_count=STEPS,

@@ -22,7 +22,7 @@ from tests.fault_proxy import FaultProxy
 from tests.faults import XML, Exchange, Fault, Hold, error_xml, rule
 from tests.quay import PART_PUT
 from tests.s3_requests import Reply
-from tests.site import Site, alerts_kept, open_site
+from tests.site import Changes, Site, alerts_kept, open_site
 
 MIB = 1024 * 1024
 RUN = RunKey("scope", "run")
@@ -110,7 +110,7 @@ def site(
     }
     one_by_one = {"part_threads": 1, "max_bytes_in_flight": 5 * MIB}
     # What comes back while the ramp is remembered is the same trouble: no second alert.
-    changes: dict[str, dict[str, object]] = {
+    changes: Changes = {
         "alerts": alerts,
         "breakers": {"ramp_s": 5},
         "worker": one_by_one,

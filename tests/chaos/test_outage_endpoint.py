@@ -23,11 +23,11 @@ from labferry.states import State
 from ops.embedded import Valkey, Weed
 from tests.fault_proxy import FaultProxy
 from tests.faults import Answer, Hang, rule
-from tests.site import Site, open_site
+from tests.site import Changes, Site, open_site
 
 MIB = 1024 * 1024
 HOURS_2_S = 18.0
-CHANGES = {
+CHANGES: Changes = {
     "breakers": {"probe_s": 0.025, "probe_cap_s": 0.75, "ramp_s": 0.05},
     "retry": {"base_s": 0.005, "floor_s": 0.001, "cap_s": 1.5, "elapsed_s": 216, "hold_s": 0.1},
     "worker": {

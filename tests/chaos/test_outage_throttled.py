@@ -13,14 +13,14 @@ from ops.embedded import Valkey, Weed
 from tests.fault_proxy import FaultProxy
 from tests.faults import XML, Exchange, Fault, error_xml, rule
 from tests.s3_requests import Reply
-from tests.site import Site, open_site
+from tests.site import Changes, Site, open_site
 
 THREADS = 8
 RECOVERY_S = 2.0
 #: So long takes a Put that others shall be seen beside, on a slow machine too.
 LONG_S, SHORT_S = 3.0, 0.1
 BUNDLE = 16
-CHANGES = {
+CHANGES: Changes = {
     "worker": {
         "small_processes": 1,
         "large_processes": 1,

@@ -351,7 +351,7 @@ def test_a_file_that_its_list_of_checksums_contradicts_is_left(quay: Quay) -> No
     lose(quay)
     made = site(quay)
     sidecars = [{"file": "*.md5", "form": "checksums"}]
-    instrument = InstrumentSettings(root=quay.dock.root, sidecars=sidecars)  # type: ignore[call-arg]
+    instrument = InstrumentSettings(root=quay.dock.root, sidecars=sidecars)
     settings = made.settings.model_copy(update={"instruments": {RUN.instrument: instrument}})
     (report,) = rebuild(replace(made, settings=settings), None)
     assert (report.verified, report.unproven.count) == (0, 1)

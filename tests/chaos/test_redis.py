@@ -25,7 +25,7 @@ from tests.fault_proxy import FaultProxy
 from tests.faults import Hold, rule
 from tests.quay import PUT
 from tests.services import BROKER_DATABASE, credentials
-from tests.site import Site, open_site
+from tests.site import Changes, Site, open_site
 
 FILES = 100
 #: The blow falls when so many of them are verified.
@@ -110,7 +110,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory, weed: Weed, proxy: FaultProxy)
         single_put_max_bytes=1024 * 1024,
         part_size_bytes=5 * 1024 * 1024,
     )
-    changes = {
+    changes: Changes = {
         "ledger": {"lease_ttl_s": LEASE_S, "heartbeat_s": 0.8, "resend_s": 2},
         "broker": {"bundle_max_files": 2},
         "worker": {"small_threads": 1},

@@ -54,7 +54,7 @@ from tests.faults import (
     rule,
 )
 from tests.quay import PART, PART_PUT, PUT, SINGLE_MAX, behind
-from tests.site import Site, open_site
+from tests.site import Changes, Site, open_site
 from tests.waiting import eventually
 
 SEED = int(os.environ.get("LABFERRY_SEED", "1125"))
@@ -152,7 +152,7 @@ def site(
     proxy: FaultProxy,
 ) -> Iterator[Site]:
     """The run on its share; everything goes to S3 through the proxy; nothing runs yet."""
-    changes = {
+    changes: Changes = {
         "ledger": {"lease_ttl_s": 3, "heartbeat_s": 0.5, "resend_s": 1, "sweep_interval_s": 0.2},
         "retry": {
             "attempts": 100,

@@ -31,7 +31,7 @@ from tests.quay import (
     PUT,
     behind,
 )
-from tests.site import Site, open_site
+from tests.site import Changes, Site, open_site
 
 RUN = RunKey("scope", "movie 1")
 PARTS = 2
@@ -70,7 +70,7 @@ def site(
         (folder / name).write_bytes(os.urandom(PART + 1))
     for name in SMALL:
         (folder / name).write_bytes(name.encode())
-    changes = {
+    changes: Changes = {
         "ledger": {"resend_s": 1, "sweep_interval_s": 0.2},
         "retry": {"worker_losses": 20, "base_s": 0.1, "cap_s": 0.1, "floor_s": 0.05},
         "worker": {"large_processes": 2, "part_threads": 1, "max_bytes_in_flight": PART},

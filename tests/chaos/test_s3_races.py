@@ -13,7 +13,7 @@ import pytest
 
 from labferry.errors import LabferryError
 from labferry.manifest import read_entry, split_lines
-from labferry.ports import Leadership
+from labferry.ports import Leadership, Ledger
 from labferry.s3.checksum import crc64nvme
 from labferry.states import Event, State
 from tests.dock import RUN, Meddling
@@ -188,7 +188,7 @@ def sealed(quay: Quay, *names: str) -> None:
     assert quay.dock.ledger.seal(RUN, [], len(names))
 
 
-def completer(quay: Quay, ledger: Any = None, **options: Any) -> Completer:
+def completer(quay: Quay, ledger: Ledger | None = None, **options: Any) -> Completer:
     return Completer(
         ledger=ledger or quay.dock.ledger,
         store=quay.dock.store,
@@ -213,13 +213,13 @@ class EverybodysLock(Leadership):
 class NoLock:
     """A ledger whose locks everybody gets."""
 
-    def __init__(self, ledger: object) -> None:
+    def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._ledger, name)
 
-    def leadership(self, *_: object, **__: object) -> Leadership:
+    def leadership(self, name: str, *, keep_s: float) -> Leadership:
         return EverybodysLock()
 
 

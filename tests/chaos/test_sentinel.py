@@ -3,7 +3,9 @@
 import contextlib
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -65,13 +67,13 @@ def sentinels(tmp_path: Path, pair: tuple[Valkey, Valkey]) -> Iterator[str]:
             stack.callback(process.kill)
         for port in ports:
             client = stack.enter_context(redis.Redis(port=port))
-            eventually(lambda client=client: knows_all(client))
+            eventually(partial(knows_all, client))
         yield ",".join(f"127.0.0.1:{port}" for port in ports)
 
 
-def knows_all(sentinel: "redis.Redis") -> bool:
+def knows_all(sentinel: redis.Redis) -> bool:
     with contextlib.suppress(redis.RedisError):
-        seen = sentinel.sentinel_master("lab")
+        seen: Any = sentinel.sentinel_master("lab")
         return bool(seen["num-slaves"] == 1 and seen["num-other-sentinels"] == SENTINELS - 1)
     return False
 

@@ -20,7 +20,7 @@ from ops.embedded import Valkey
 from tests.fault_proxy import FaultProxy
 from tests.faults import Delay, Hang, rule
 from tests.quay import PART, PART_PUT, PUT, behind
-from tests.site import Site, open_site
+from tests.site import Changes, Site, open_site
 from tests.waiting import PATIENCE_S
 
 RUN = RunKey("scope", "movie 1")
@@ -44,7 +44,7 @@ def site_with(
     folder: Path, valkey: Valkey, store: StoreSettings, proxy: FaultProxy, soft_shutdown_s: float
 ) -> Iterator[Site]:
     """A site whose leases never run out, and whose bucket is asked through the proxy."""
-    changes = {
+    changes: Changes = {
         "ledger": {"lease_ttl_s": NEVER_S, "heartbeat_s": 1, "resend_s": 1},
         "worker": {"small_processes": 1, "large_processes": 1, "soft_shutdown_s": soft_shutdown_s},
     }

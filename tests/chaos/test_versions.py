@@ -19,7 +19,7 @@ from labferry.states import State
 from ops.embedded import Valkey
 from ops.loopback import free_ports
 from tests.services import LEDGER_DATABASE
-from tests.site import Site, open_site
+from tests.site import Changes, Site, open_site
 from tests.waiting import PATIENCE_S
 
 FIRST, SECOND = RunKey("scope", "run 1"), RunKey("scope", "run 2")
@@ -55,7 +55,7 @@ def site(
     tmp_path: Path, valkey: Valkey, store_settings: StoreSettings, ledger_url: str, broker_url: str
 ) -> Iterator[Site]:
     (port,) = free_ports(1)
-    changes = {
+    changes: Changes = {
         "ledger": {"resend_s": 1, "sweep_interval_s": 0.2},
         "monitor": {"port": port},
     }

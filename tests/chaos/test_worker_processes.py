@@ -147,7 +147,7 @@ def settings_of(site: Site, monkeypatch: pytest.MonkeyPatch) -> Settings:
     return load_settings()
 
 
-UNREADABLE = [
+UNREADABLE: list[object] = [
     None,
     [],
     {"version": 99, "run": "scope/x", "bundle": 1, "paths": ["a"]},
