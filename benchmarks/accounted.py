@@ -4,9 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median
-from typing import NamedTuple
-
-from botocore.client import BaseClient
+from typing import Any, NamedTuple
 
 from labferry.identity import Layout, RunKey
 from labferry.ledger import RedisLedger
@@ -33,7 +31,7 @@ class Leases:
 
 def wrong(
     ledger: RedisLedger,
-    client: BaseClient,
+    client: Any,
     place: tuple[str, Layout],
     run: RunKey,
     files: int,
@@ -96,7 +94,7 @@ def leases(ledger: RedisLedger, run: RunKey, killed_ms: Mapping[Held, float]) ->
     )
 
 
-def _versions(client: BaseClient, bucket: str, prefix: str) -> Iterator[str]:
+def _versions(client: Any, bucket: str, prefix: str) -> Iterator[str]:
     pages = client.get_paginator("list_object_versions").paginate(Bucket=bucket, Prefix=prefix)
     for page in pages:
         yield from (one["Key"] for one in page.get("Versions", []))

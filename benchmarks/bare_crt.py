@@ -73,7 +73,8 @@ def main(folder: Path, endpoint_url: str, bucket: str, prefix: str) -> None:
 def _secured() -> TlsConnectionOptions:
     options = TlsContextOptions()
     options.override_default_trust_store_from_path(ca_filepath=os.environ["AWS_CA_BUNDLE"])
-    return ClientTlsContext(options).new_connection_options()
+    # The stubs name the class of the options that the context is made from.
+    return ClientTlsContext(options).new_connection_options()  # type: ignore[return-value]
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from botocore.client import BaseClient
 from botocore.exceptions import ClientError
 
 from benchmarks.loads import MIB, make_files
@@ -75,7 +75,7 @@ def _await_line(log: Path, part: str) -> None:
         time.sleep(POLL_S)
 
 
-def _await_marker(client: BaseClient, to: Endpoint, layout: Layout, run: str) -> None:
+def _await_marker(client: Any, to: Endpoint, layout: Layout, run: str) -> None:
     key = layout.marker(RunKey(INSTRUMENT, run), 1)
     deadline = time.monotonic() + RUN_TIMEOUT_S
     while True:

@@ -215,7 +215,7 @@ def _fleet(lab: Lab, count: int) -> Iterator[Fleet]:
             stack.callback(host.kill)
             fleet.hosts.append(host.start())
         app = make_app(load_settings(lab.settings))
-        _until(lambda: len(app.control.ping(timeout=1)) >= count, "all hosts answering")
+        _until(lambda: len(app.control.ping(timeout=1) or []) >= count, "all hosts answering")
         yield fleet
 
 
@@ -249,7 +249,14 @@ def _check_time(began_s: float, what: str) -> None:
 
 
 def _table(outcomes: Sequence[Outcome]) -> str:
-    heads = ("hosts", "kills", "files/s", "of one host", "all, s", "leases of dead hosts")
+    heads: tuple[str, ...] = (
+        "hosts",
+        "kills",
+        "files/s",
+        "of one host",
+        "all, s",
+        "leases of dead hosts",
+    )
     heads += ("over after, median (most)", "verified after, most", "wrong")
     return markdown(heads, [_cells(one, outcomes[0]) for one in outcomes])
 
