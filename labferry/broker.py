@@ -18,10 +18,10 @@ from redis.exceptions import RedisError
 
 from labferry import messages
 from labferry.broker_transport import guard_transports
+from labferry.celery_address import celery_address
 from labferry.errors import BrokerUnavailable
 from labferry.identity import RunKey
 from labferry.records import Bundle, Lane
-from labferry.sentinels import celery_address
 from labferry.settings import Settings
 
 _TRANSPORT = {
@@ -84,12 +84,13 @@ class _App(Celery):
 
 def make_app(settings: Settings) -> Celery:
     """Return the Celery app; tasks are registered by workers.app, which no producer imports."""
-    url, sentinels = celery_address(settings.broker.url)
+    address = celery_address(settings.broker.url)
     guard_transports()
-    app = _App("labferry", broker=url, set_as_current=False)
+    app = _App("labferry", broker=address.url, set_as_current=False)
     app.conf.update(
         _CONFIG,
-        broker_transport_options=_TRANSPORT | sentinels,
+        broker_transport_options=_TRANSPORT | address.options,
+        broker_use_ssl=address.tls,
         task_queues=[Queue(name) for name in queue_names(settings)],
         worker_soft_shutdown_timeout=settings.worker.soft_shutdown_s,
     )

@@ -2,8 +2,8 @@
 
 from importlib.util import find_spec
 
+from labferry.celery_address import celery_address
 from labferry.cluster_nodes import is_cluster
-from labferry.sentinels import is_sentinel, read_sentinels
 
 #: Where workers answer pings and send the events that Flower shows.
 _WITH_CONTROL = ("redis", "rediss", "sentinel", "amqp", "amqps", "pyamqp")
@@ -25,8 +25,7 @@ def check_transport(url: str) -> None:
     """Refuse an address to which Celery could publish nothing. Raises: ValueError."""
     if is_cluster(url):
         raise ValueError("Celery has no Redis Cluster transport; use Redis, Sentinel or RabbitMQ")
-    if is_sentinel(url):
-        read_sentinels(url)
+    celery_address(url)
 
 
 def has_control(url: str) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from celery import Celery
@@ -9,15 +10,23 @@ from kombu import Connection, Consumer, Queue
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
+from labferry.broker_address import scheme_of
+from labferry.celery_address import CeleryAddress, celery_address
 from labferry.errors import BrokerUnavailable, NotDelivered
 from labferry.event_sinks import Parcel
-from labferry.sentinels import celery_address
 from labferry.settings import Settings
 
 #: Messages of a queue that are looked at for one.
 _LOOKED_AT = 10_000
 #: Errors of a broker, whichever it is.
 _FAULTS = (OperationalError, RedisError, OSError)
+#: kombu's own, which note a message until it is acknowledged; `guard_transports`, in a process that
+#: also publishes wake-ups, puts others in their places.
+_KEEPING = {
+    "redis": "kombu.transport.redis:Transport",
+    "rediss": "kombu.transport.redis:Transport",
+    "sentinel": "kombu.transport.redis:SentinelTransport",
+}
 #: A broker that does not answer is not waited for any longer.
 _TRANSPORT: dict[str, object] = {
     "socket_timeout": 10,
@@ -35,14 +44,15 @@ class CeleryTask:
     def __init__(self, settings: Settings) -> None:
         self._task = str(settings.events.celery_task)
         self._queue = settings.events.celery_queue
-        url, options = events_broker(settings)
-        self._app = Celery("labferry-events", broker=url, set_as_current=False)
+        address = events_broker(settings)
+        self._app = Celery("labferry-events", broker=address.url, set_as_current=False)
         self._app.conf.update(
             task_serializer="json",
             task_ignore_result=True,
             result_backend=None,
             broker_connection_timeout=4,
-            broker_transport_options=options,
+            broker_transport_options=address.options,
+            broker_use_ssl=address.tls,
         )
 
     def deliver(self, parcel: Parcel) -> None:
@@ -97,7 +107,7 @@ class CeleryQueue:
 
     def __init__(self, settings: Settings, *, wait_s: float = 1.0) -> None:
         """`wait_s` is how long one look waits for a message."""
-        self._url, self._options = events_broker(settings)
+        self._address = events_broker(settings)
         self._queue = settings.events.celery_queue
         self._wait_s = wait_s
         self._connection: Connection | None = None
@@ -121,7 +131,7 @@ class CeleryQueue:
 
     def _open(self) -> Connection:
         if self._connection is None:
-            connection = Connection(self._url, transport_options=self._options)
+            connection = open_connection(self._address)
             connection.ensure_connection(max_retries=1)
             Consumer(
                 connection,
@@ -156,9 +166,19 @@ def _argument(body: object) -> object:
     return body
 
 
-def events_broker(settings: Settings) -> tuple[str, dict[str, object]]:
-    """Return the URL and the transport options of the broker that events go to."""
-    url, options = celery_address(settings.events.celery_broker_url or settings.broker.url)
-    if url.startswith(("amqp", "pyamqp")):
-        return url, {"confirm_publish": True}
-    return url, _TRANSPORT | options
+def events_broker(settings: Settings) -> CeleryAddress:
+    """Return the broker that events go to."""
+    address = celery_address(settings.events.celery_broker_url or settings.broker.url)
+    if address.url.startswith(("amqp", "pyamqp")):
+        return replace(address, options={"confirm_publish": True})
+    return replace(address, options=_TRANSPORT | address.options)
+
+
+def open_connection(address: CeleryAddress) -> Connection:
+    """Return a connection, which nothing was sent over yet."""
+    return Connection(
+        address.url,
+        transport=_KEEPING.get(scheme_of(address.url)),
+        ssl=address.tls or False,
+        transport_options=address.options,
+    )

@@ -34,14 +34,6 @@ class Sentinels:
         return ";".join(urls), options
 
 
-def celery_address(url: str) -> tuple[str, dict[str, object]]:
-    """Return the URL and the transport options under which kombu knows a broker.
-
-    Raises: ValueError, as `read_sentinels`.
-    """
-    return read_sentinels(url).to_celery() if is_sentinel(url) else (url, {})
-
-
 def is_sentinel(url: str) -> bool:
     """Whether a URL names sentinels."""
     return url.startswith(f"{SCHEME}://")

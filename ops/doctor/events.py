@@ -8,11 +8,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from botocore.exceptions import BotoCoreError, ClientError
-from kombu import Connection
 
 from labferry.alert_sinks import aws_client, region_of
 from labferry.broker import queue_names
-from labferry.celery_events import events_broker
+from labferry.celery_events import events_broker, open_connection
 from labferry.ledger.server import without_password
 from labferry.settings import Settings
 from labferry.settings_events import EventSettings
@@ -39,7 +38,8 @@ def look_at_events(settings: Settings) -> Iterator[Finding]:
 
 
 def _celery(settings: Settings) -> Iterator[Finding]:
-    url, options = events_broker(settings)
+    address = events_broker(settings)
+    url = without_password(address.url)
     queue = settings.events.celery_queue
     if settings.events.celery_broker_url is None and queue in queue_names(settings):
         yield EVENTS.bad(
@@ -48,13 +48,13 @@ def _celery(settings: Settings) -> Iterator[Finding]:
             "Name a queue of yours in [events] celery_queue.",
         )
     try:
-        with closing(Connection(url, transport_options=options)) as connection:
+        with closing(open_connection(address)) as connection:
             connection.ensure_connection(max_retries=1, timeout=int(_TIMEOUT_S))
     except Exception as error:  # noqa: BLE001  each transport of kombu has errors of its own
-        why = f"{without_password(url)}: {type(error).__name__}: {error}"
+        why = f"{url}: {type(error).__name__}: {error}"
         yield EVENTS.unknown("celery", why, "Start that broker, or set [events] celery_broker_url.")
     else:
-        yield EVENTS.good("celery", f"{without_password(url)} answers; queue {queue}")
+        yield EVENTS.good("celery", f"{url} answers; queue {queue}")
 
 
 def _webhook(events: EventSettings, url: str) -> Iterator[Finding]:

@@ -5,11 +5,9 @@ import os
 import resource
 import socket
 import ssl
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
 
 import pytest
 
@@ -19,6 +17,7 @@ from labferry.s3 import wire as wires
 from labferry.s3.store import open_store
 from labferry.s3.wire import Wire
 from labferry.settings import StoreSettings
+from tests.certificates import Certified, certified
 from tests.waiting import PATIENCE_S
 
 STORED = b'HTTP/1.1 200 OK\r\nETag: "e"\r\nContent-Length: 0\r\n\r\n'
@@ -213,36 +212,29 @@ def no_free_descriptor() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A key and a certificate for localhost that nobody else has signed."""
-    path = tmp_path_factory.mktemp("tls") / "both.pem"
-    asked = ["-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
-    names = ["-addext", "subjectAltName=DNS:localhost"]
-    where = ["-keyout", str(path), "-out", str(path.with_name("certificate.pem"))]
-    subprocess.run(["openssl", "req", *asked, *names, *where], check=True, capture_output=True)
-    path.write_bytes(path.read_bytes() + path.with_name("certificate.pem").read_bytes())
-    return path
+def localhost(tmp_path_factory: pytest.TempPathFactory) -> Certified:
+    return certified(tmp_path_factory.mktemp("tls"), "DNS:localhost")
 
 
 @pytest.mark.parametrize(
     ("host", "bundle", "code"),
     [
-        ("localhost", "certificate.pem", None),
-        ("127.0.0.1", "certificate.pem", "SSLError"),  # another host
+        ("localhost", "ca.pem", None),
+        ("127.0.0.1", "ca.pem", "SSLError"),  # another host
         ("localhost", None, "SSLError"),  # not trusted
         ("localhost", "missing.pem", "SSLError"),
     ],
 )
 def test_tls_trusts_the_bundle_and_the_right_host_alone(
     serve: Serve,
-    certificate: Path,
+    localhost: Certified,
     monkeypatch: pytest.MonkeyPatch,
     host: str,
     bundle: str | None,
     code: str | None,
 ) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate)
+    context.load_cert_chain(localhost.chain)
     got = bytearray()
 
     def script(link: socket.socket) -> None:
@@ -254,7 +246,7 @@ def test_tls_trusts_the_bundle_and_the_right_host_alone(
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "user")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     if bundle:
-        monkeypatch.setenv("AWS_CA_BUNDLE", str(certificate.with_name(bundle)))
+        monkeypatch.setenv("AWS_CA_BUNDLE", str(localhost.authority.with_name(bundle)))
     url = f"https://{host}:{serve(script)}"
     store = open_store(StoreSettings(bucket="lab-bucket", endpoint_url=url))
     if code is None:
