@@ -69,12 +69,13 @@ class LedgerError(LabferryError):
 class LedgerUnavailable(LedgerError):
     """Nothing is known about what was asked of the ledger."""
 
-    def __init__(self, *, url: str, why: str) -> None:
+    def __init__(self, *, url: str, why: str, mend: str | None = None) -> None:
+        """`mend` is what lets it be used, where it is there and cannot be."""
         self.url = url
-        super().__init__(
-            f"the ledger at {url} did not answer ({why}). "
-            "Check [ledger] url and that the server runs; nothing is lost, try again."
-        )
+        self.mend = mend
+        step = mend or "Check [ledger] url and that the server runs; nothing is lost, try again."
+        what = "cannot be used" if mend else "did not answer"
+        super().__init__(f"the ledger at {url} {what} ({why}). {step}")
 
 
 class Fenced(LedgerError):

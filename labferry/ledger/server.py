@@ -14,6 +14,7 @@ from redis.sentinel import Sentinel
 from labferry.cluster_nodes import is_cluster, read_nodes
 from labferry.errors import LedgerUnavailable, Refused, SettingsError
 from labferry.ledger.cluster import placed_client
+from labferry.refusals import mend_of
 from labferry.sentinels import is_sentinel, read_sentinels
 
 Reply = Any
@@ -101,7 +102,9 @@ class Server:
             # What follows are redis-py's own objects: a page of them where no sentinel answers.
             said = str(error).partition(" : <")[0]
             why = f"{type(error).__name__}: {said}"
-            raise LedgerUnavailable(url=self.url, why=why) from error
+            raise LedgerUnavailable(
+                url=self.url, why=why, mend=mend_of(error, "[ledger] url")
+            ) from error
 
     def check_format(self) -> None:
         """Make sure that records are as this version writes them; an empty ledger becomes so.

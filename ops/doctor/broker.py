@@ -5,13 +5,14 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any
-
-from kombu import Connection
+from urllib.parse import parse_qs, urlsplit
 
 from labferry.broker import make_app, queue_names
 from labferry.broker_address import has_control, scheme_of
 from labferry.ledger.server import without_password
+from labferry.refusals import RIGHTS, mend_of
 from labferry.settings import Settings
+from ops.doctor import rights
 from ops.doctor.finding import Area, Finding
 
 BROKER = Area("broker")
@@ -35,13 +36,17 @@ def look_at_broker(settings: Settings) -> Iterator[Finding]:
         with closing(make_app(settings).connection_for_write()) as connection:
             connection.ensure_connection(max_retries=1, timeout=5)
             yield BROKER.good("answer", f"{without_password(settings.broker.url)} answers")
-            yield from _eviction(connection)
+            if connection.transport.driver_type == "redis":
+                # The stubs know of no transport's own channel.
+                client: Any = connection.default_channel.client  # type: ignore[attr-defined]
+                yield _eviction(client)
+                yield _rights(client, settings)
     except Exception as error:  # noqa: BLE001  each transport of kombu has errors of its own
-        yield BROKER.unknown(
-            "answer",
-            f"{without_password(settings.broker.url)}: {type(error).__name__}: {error}",
-            "Start it, or set [broker] url.",
-        )
+        seen = f"{without_password(settings.broker.url)}: {type(error).__name__}: {error}"
+        if mend := mend_of(error, "[broker] url"):
+            yield BROKER.bad("answer", seen, mend)
+        else:
+            yield BROKER.unknown("answer", seen, "Start it, or set [broker] url.")
 
 
 def look_at_workers(settings: Settings) -> Iterator[Finding]:
@@ -62,11 +67,15 @@ def look_at_workers(settings: Settings) -> Iterator[Finding]:
 
 
 def _same_database(settings: Settings) -> bool:
-    ledger, broker = (
-        url.partition("://")[2].rpartition("@")[2].rstrip("/")
-        for url in (settings.ledger.url, settings.broker.url)
-    )
+    ledger, broker = (_place(url) for url in (settings.ledger.url, settings.broker.url))
     return ledger == broker
+
+
+def _place(url: str) -> tuple[str, str, list[str]]:
+    """Return hosts, database and primary; who comes there, and how it is proven, are left out."""
+    parts = urlsplit(url)
+    hosts = parts.netloc.rpartition("@")[2]
+    return hosts, parts.path.rstrip("/") or "/0", parse_qs(parts.query).get("master", [])
 
 
 def unfit_for_sqs(queues: Sequence[str]) -> Iterator[Finding]:
@@ -85,19 +94,22 @@ def unfit_for_sqs(queues: Sequence[str]) -> Iterator[Finding]:
         )
 
 
-def _eviction(connection: Connection) -> Iterator[Finding]:
-    if connection.transport.driver_type != "redis":
-        return
-    client: Any = connection.default_channel  # the stubs know of no transport's own channel
-    policy = str(client.client.info("memory").get("maxmemory_policy"))
-    if policy == "noeviction":
-        yield BROKER.good("eviction", "noeviction")
-    else:
-        yield BROKER.warning(
+def _eviction(client: Any) -> Finding:
+    policy = str(client.info("memory").get("maxmemory_policy"))
+    if policy != "noeviction":
+        return BROKER.warning(
             "eviction",
             f"`maxmemory-policy {policy}`: queued messages may vanish, and are sent again later",
             "Set `maxmemory-policy noeviction`.",
         )
+    return BROKER.good("eviction", "noeviction")
+
+
+def _rights(client: Any, settings: Settings) -> Finding:
+    database = client.get_connection_kwargs().get("db", 0)
+    if refused := rights.refused(client, rights.of_broker(settings, database)):
+        return BROKER.bad("rights", rights.sentence(refused), RIGHTS)
+    return BROKER.good("rights", "Celery may do all it needs")
 
 
 def _served(answers: Mapping[str, Iterable[Mapping[str, Any]]], settings: Settings) -> Finding:

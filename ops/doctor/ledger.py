@@ -7,7 +7,9 @@ from labferry.cluster_nodes import is_cluster
 from labferry.errors import LedgerUnavailable, Refused, SettingsError
 from labferry.ledger import open_ledger
 from labferry.ledger.server import Server, to_ms
+from labferry.refusals import RIGHTS
 from labferry.settings import Settings
+from ops.doctor import rights
 from ops.doctor.finding import Area, Finding
 
 LEDGER = Area("ledger")
@@ -30,7 +32,10 @@ def look_at_ledger(settings: Settings, wall_s: Callable[[], float]) -> Iterator[
         yield LEDGER.bad("address", error.why, error.step)
         return
     except LedgerUnavailable as error:
-        yield LEDGER.unknown("answer", str(error), "Start it, or set [ledger] url.")
+        if error.mend:
+            yield LEDGER.bad("answer", str(error), "")
+        else:
+            yield LEDGER.unknown("answer", str(error), "Start it, or set [ledger] url.")
         return
     yield LEDGER.good("answer", f"{server.url} answers")
     yield _version(info)
@@ -39,7 +44,7 @@ def look_at_ledger(settings: Settings, wall_s: Callable[[], float]) -> Iterator[
     yield _eviction(info)
     yield from _memory(info)
     yield _clock(ahead_s)
-    yield _writes(settings)
+    yield _rights(server, settings)
 
 
 def server_name(info: Info) -> tuple[str, str]:
@@ -147,11 +152,12 @@ def _clock(ahead_s: float) -> Finding:
     return LEDGER.good("clock", "it agrees with this host's")
 
 
-def _writes(settings: Settings) -> Finding:
+def _rights(server: Server, settings: Settings) -> Finding:
     lock = open_ledger(settings.ledger).leadership("doctor", keep_s=5)
     try:
         lock.keep()
         lock.release()
+        refused = server.ask(rights.refused, server.client, rights.of_ledger())
     except Refused as error:
         return LEDGER.bad("format", str(error), "")
     except LedgerUnavailable as error:
@@ -160,4 +166,6 @@ def _writes(settings: Settings) -> Finding:
             f"a key below labferry: cannot be written: {error}",
             "Let the account write keys `labferry:*` and run scripts.",
         )
+    if refused:
+        return LEDGER.bad("rights", rights.sentence(refused), RIGHTS)
     return LEDGER.good("rights", "keys below labferry: can be written")

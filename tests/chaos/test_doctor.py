@@ -173,7 +173,11 @@ def test_clocks_that_are_apart_are_told(make: Make) -> None:
 
 
 def test_a_sound_broker_is_good(make: Make) -> None:
-    assert verdicts(look_at_broker(make())) == {"answer": GOOD, "eviction": GOOD}
+    assert verdicts(look_at_broker(make())) == {
+        "answer": GOOD,
+        "eviction": GOOD,
+        "rights": GOOD,
+    }
 
 
 def test_a_queue_without_workers_is_told(make: Make) -> None:
