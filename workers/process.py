@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from labferry.bandwidth import plans_of
-from labferry.broker import CeleryWakeups
 from labferry.clock import SystemClock
 from labferry.compaction import Records
 from labferry.concurrency import Concurrency
@@ -28,6 +27,7 @@ from labferry.settings import Settings
 from labferry.states import Event
 from labferry.tallies import What
 from labferry.telemetry import emit, is_told
+from labferry.wakeup_port import Wakeups
 from workers.afterwards import Afterwards
 from workers.attempt import given_back, not_claimed
 from workers.bandwidth import Bandwidth
@@ -57,7 +57,7 @@ UNPROVEN = Proof(
 class WorkerProcess:
     """The ports of one process, and what it does for each kind of message."""
 
-    def __init__(self, settings: Settings, wakeups: CeleryWakeups) -> None:
+    def __init__(self, settings: Settings, wakeups: Wakeups) -> None:
         self.pid = os.getpid()
         host = socket.gethostname()
         self.name = f"{host}:{self.pid}"

@@ -23,7 +23,7 @@ from ops.embedded import Valkey
 from tests.ledger_world import memory_world
 from tests.memory_store import Breaking
 from tests.model_lab import RUN as MODEL_RUN
-from tests.model_lab import UNIT_S, Blow, Lab
+from tests.model_lab import UNIT_S, Blow, Lab, When
 from tests.site import Site, open_site
 
 RUN = RunKey("scope", "movie 1")
@@ -197,10 +197,10 @@ def test_an_agent_that_dies_between_ledger_and_broker_is_followed_by_a_sweep(lab
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("nth", range(1, 16))
-def test_an_agent_may_die_at_any_call(lab: Lab, nth: int, when: str) -> None:
+def test_an_agent_may_die_at_any_call(lab: Lab, nth: int, when: When) -> None:
     lab.scan()
     lab.world.pass_ms(UNIT_S * 1000)
-    lab.scan(Blow("ledger", nth, when))  # type: ignore[arg-type]
+    lab.scan(Blow("ledger", nth, when))
     lab.lose_messages()
     goes_on(lab)
 

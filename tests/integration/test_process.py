@@ -50,7 +50,7 @@ class Site:
             breakers=BreakerSettings(probe_s=600, probe_cap_s=600, share_look_s=0.01),
         )
         self.wakeups = RecordedWakeups()
-        self.process = WorkerProcess(self.settings, self.wakeups)  # type: ignore[arg-type]
+        self.process = WorkerProcess(self.settings, self.wakeups)
         self.ledger = self.process.ledger
 
     def settle(self, name: str = "f", body: bytes = b"bytes") -> UploadMessage:
@@ -319,7 +319,7 @@ def test_what_ends_of_an_instrument_with_a_cap_makes_room_for_its_other_runs(
     capped = InstrumentSettings(root=site.root, max_concurrency=1)
     settings = site.settings.model_copy(update={"instruments": {"seq": capped}})
     wakeups = RecordedWakeups()
-    process = WorkerProcess(settings, wakeups)  # type: ignore[arg-type]
+    process = WorkerProcess(settings, wakeups)
     first, second = site.settle("f"), site.settle("g")
     other, seen = RunKey("seq", "r2"), Fingerprint(1, 1, 1, 1)
     site.ledger.discover(other, [("h", seen)])

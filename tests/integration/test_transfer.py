@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import pytest
 
@@ -447,9 +447,11 @@ def test_bytes_ruined_on_the_way_are_found_by_reading_back(memory: Dock, size: i
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_lost_answer_to_a_put_is_no_failure(memory: Dock, when: str) -> None:
+def test_a_lost_answer_to_a_put_is_no_failure(
+    memory: Dock, when: Literal["before", "after"]
+) -> None:
     memory.write("f")
-    store = Breaking(memory.store, 1, when, method="put_fast", error=lost())  # type: ignore[arg-type]
+    store = Breaking(memory.store, 1, when, method="put_fast", error=lost())
     assert states(memory.ferried("f", store=store)) == {"f": State.VERIFIED}
     assert memory.codes("f") == []
     assert ("put_absent" in store.calls) == (when == "before")
@@ -678,9 +680,11 @@ def test_who_loses_the_lease_between_parts_stops_and_aborts_nothing(memory: Dock
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_ledger_that_is_away_for_a_moment_costs_nothing(memory: Dock, when: str) -> None:
+def test_a_ledger_that_is_away_for_a_moment_costs_nothing(
+    memory: Dock, when: Literal["before", "after"]
+) -> None:
     away = LedgerUnavailable(url="redis://x", why="gone")
-    ledger = Breaking(memory.ledger, 1, when, method="move", error=away)  # type: ignore[arg-type]
+    ledger = Breaking(memory.ledger, 1, when, method="move", error=away)
     memory.write("f")
     assert states(memory.ferried("f", ledger=ledger)) == {"f": State.VERIFIED}
     assert memory.codes("f") == []
