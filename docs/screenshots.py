@@ -41,9 +41,9 @@ SIZE = "1180,760"
 
 FAULTS = (
     rule(Answer(403, "AccessDenied"), on="PutObject", key=f"raw/*{STUCK.run}/*"),
-    rule(Answer(400, "RequestTimeout"), on="PutObject", key=f"*{GOING.run}/*_7.cbcl"),
+    rule(Answer(400, "RequestTimeout"), on="PutObject", key=f"*{GOING.run}/*7.cbcl"),
     rule(Delay(before_s=1.2), on="PutObject", key=f"*{GOING.run}/*"),
-    rule(Drip(request_bytes_per_s=MIB), on="UploadPart"),
+    rule(Drip(request_bytes_per_s=MIB // 4), on="UploadPart"),
 )
 
 

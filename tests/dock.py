@@ -2,11 +2,10 @@
 
 import os
 import threading
+import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
-
-import redis
 
 from labferry.clock import SystemClock
 from labferry.concurrency import Concurrency
@@ -89,7 +88,9 @@ class Dock:
         self.settings = Settings.model_construct(**{**given, **sections})
         self.ledger: RedisLedger = open_ledger(self.settings.ledger)
         self.counters = Counters(self.ledger, later=lambda _wait_s, _send: None)
-        self._server = redis.Redis.from_url(url)
+        self._server = self.ledger._server.client
+        # A client that is garbage with its socket open is told of in whatever test runs then.
+        weakref.finalize(self, self._server.connection_pool.disconnect)
         self.layout = Layout(self.settings.store.prefix)
 
     def tune(self, section: str, **changes: Any) -> None:
