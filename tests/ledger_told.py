@@ -13,13 +13,13 @@ DATES = ("discovered_ms", "changed_ms", "settled_ms", "claimed_ms", "verified_ms
 
 
 def timeless(record: FileRecord) -> FileRecord:
-    """Return the record with each instant told only as set or not."""
-    told: dict[str, Any] = {name: int(getattr(record, name) > 0) for name in DATES}
+    """Return the record with each instant, and its token, told only as set or not."""
+    told: dict[str, Any] = {name: int(getattr(record, name) > 0) for name in (*DATES, "token")}
     return replace(record, **told)
 
 
 def plain(claims: list[Claim]) -> list[Claim]:
-    return [replace(claim, record=timeless(claim.record)) for claim in claims]
+    return [replace(claim, token=1, record=timeless(claim.record)) for claim in claims]
 
 
 def renumbered(bundles: list[Bundle]) -> list[Bundle]:
@@ -54,7 +54,7 @@ def told(world: World, paths: Sequence[str]) -> dict[str, Any]:
             file = run.file(path)
             upload = ledger.find_upload(file)
             known[str(file)] = (
-                [replace(note, at_ms=0, bundle=0) for note in ledger.history(file)],
+                [replace(note, at_ms=0, bundle=0, token=0) for note in ledger.history(file)],
                 replace(upload, attempt_token="", complete_sent_ms=0) if upload else None,
                 ledger.find_due(file) is not None,
             )

@@ -1,5 +1,6 @@
 """A ledger to be held to its port, with time that a test moves, and files brought to any state."""
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -27,7 +28,8 @@ from labferry.records import (
 )
 from labferry.settings import LedgerSettings
 from labferry.states import MOVE_OF, Actor, Event, State
-from tests.memory_ledger import MemoryLedger
+from tests.memory_ledger import EPOCH_MS, TOKEN_MS, MemoryLedger
+from tests.waiting import eventually
 
 RUN = RunKey("NovaSeq1", "240601_A0001")
 OTHER = RunKey("NovaSeq1", "240602_A0001")
@@ -52,6 +54,9 @@ EASY_EVENTS = {
 class Clockwork(Protocol):
     """What the worlds differ in."""
 
+    def keep(self) -> Callable[[], None]:
+        """Return what makes the ledger forget all from now on, as a crash may."""
+
     def pass_ms(self, ms: int) -> None:
         """Let time pass for leases, due times, resends, locks and proofs."""
 
@@ -67,6 +72,7 @@ class World:
         self.clockwork = clockwork
         self.pass_ms = clockwork.pass_ms
         self.second = clockwork.second
+        self.keep = clockwork.keep
         self.outbox = ledger.told
 
     def discover(self, *paths: str, run: RunKey = RUN, fingerprint: Fingerprint = PRINT) -> int:
@@ -79,6 +85,18 @@ class World:
         """Move files, by an act on record where it is a person's."""
         if MOVE_OF[event].actor is Actor.OPERATOR:
             return self.ledger.act(run, event, steps, ACT)
+        return self.ledger.move(run, event, steps)
+
+    def as_holder(
+        self, event: Event, *paths: str, run: RunKey = RUN, **fields: Any
+    ) -> list[Outcome]:
+        """Move files, each under its newest token."""
+        found = self.ledger.find_records(run, paths)
+        tokens = [record.token if record else 0 for record in found]
+        steps = [
+            Step(path=path, token=token, **fields)
+            for path, token in zip(paths, tokens, strict=True)
+        ]
         return self.ledger.move(run, event, steps)
 
     def settle(self, *paths: str, run: RunKey = RUN, lane: Lane = Lane.SMALL) -> None:
@@ -104,11 +122,10 @@ class World:
     def upload(self, *paths: str, run: RunKey = RUN, lane: Lane = Lane.SMALL) -> int:
         """Bring files that are not on record under a lease; return their token."""
         self.settle(*paths, run=run, lane=lane)
-        bundles = self.take(lane, run)
-        assert [path for bundle in bundles for path in bundle.paths] == list(paths)
-        tokens = {token for one in bundles for token in self.claim(run=run, bundle=one.number)}
-        assert tokens == {1}
-        return 1
+        (bundle,) = self.take(lane, run, max_files=len(paths))
+        assert bundle.paths == paths
+        (token,) = set(self.claim(run=run, bundle=bundle.number))
+        return token
 
     def verify(self, *paths: str, run: RunKey = RUN) -> None:
         """Bring files that are not on record to be verified."""
@@ -162,6 +179,17 @@ class World:
         assert record is not None
         return record
 
+    def token(self, path: str, run: RunKey = RUN) -> int:
+        """Return the newest token, 0 of a file that was never claimed."""
+        record = self.ledger.find_record(run.file(path))
+        return record.token if record else 0
+
+    def outlast(self, token: int) -> None:
+        """Let the ledger's clock go on until every claim is later than this token."""
+        later_ms = later_than(token)
+        self.pass_ms(max(later_ms - self.ledger.now_ms(), 0))  # a server's clock moves by itself
+        eventually(lambda: self.ledger.now_ms() >= later_ms)
+
     def seen(self, path: str) -> Seen | None:
         return self.ledger.look(RUN, [path])[1][0]
 
@@ -186,6 +214,11 @@ class InMemory:
         self.ledger = ledger
         self.pass_ms = ledger.pass_ms
 
+    def keep(self) -> Callable[[], None]:
+        held = vars(self.ledger)
+        kept = copy.deepcopy({name: held[name] for name in held.keys() - {"lock", "clock_ms"}})
+        return lambda: held.update(kept)
+
     def second(self) -> Ledger:
         return self.ledger
 
@@ -196,6 +229,16 @@ class OnServer:
     def __init__(self, url: str) -> None:
         self._url = url
         self.client = redis.Redis.from_url(url)
+
+    def keep(self) -> Callable[[], None]:
+        kept: Any = {key: self.client.dump(key) for key in self.client.scan_iter("labferry:*")}
+
+        def forget() -> None:
+            self.client.flushdb()
+            for key, value in kept.items():
+                self.client.restore(key, 0, value)
+
+        return forget
 
     def pass_ms(self, ms: int) -> None:
         for key in list(self.client.scan_iter("labferry:*")):
@@ -229,6 +272,16 @@ def _aged_record(_: bytes, record: bytes, ms: int) -> bytes:
 
 def _aged_field(name: bytes, value: bytes, ms: int) -> bytes:
     return str(int(value) - ms).encode() if name in DATED else value
+
+
+def later_than(token: int) -> int:
+    """Return the first instant whose claims are later than a token, whether it is known or not."""
+    return EPOCH_MS + (token + 1) * TOKEN_MS
+
+
+def was_claimed_once(record: FileRecord) -> bool:
+    """Whether its token is that of the only claim of its series, while nobody moved the time."""
+    return record.token == (record.claimed_ms - EPOCH_MS) // TOKEN_MS
 
 
 def memory_world() -> World:

@@ -54,6 +54,9 @@ R = TypeVar("R")
 LONGEST_RESEND_MS = 3_600_000
 LONGEST_CALL_MS = 60_000
 MOST = 255
+#: Where the clock of tokens begins, 2024-01-01, and how far it goes before they differ.
+EPOCH_MS = 1_704_067_200_000
+TOKEN_MS = 256
 #: In the order of a life; a date makes the ledger forget those after it.
 DATES = ("discovered_ms", "changed_ms", "settled_ms", "claimed_ms", "verified_ms")
 COUNTERS = ("attempt", "lost", "rounds", "series")
@@ -455,7 +458,7 @@ class MemoryLedger(
             record = replace(
                 record,
                 state=State.UPLOADING,
-                token=record.token + 1,
+                token=max(record.token + 1, (self.clock_ms - EPOCH_MS) // TOKEN_MS),
                 holder=holder,
                 claimed_ms=record.claimed_ms or self.clock_ms,
             )

@@ -335,7 +335,7 @@ class Lab:
         return keys[index % len(keys)]
 
     def write_stale(self) -> Sequence[Outcome]:
-        """Try every event of a holder under the token before the newest, on every file."""
+        """Try every event of a holder under a token that is not the newest, on every file."""
         outcomes = list[Outcome]()
         for path, record in self.ledger.records(RUN):
             for event in (Event.VERIFY, Event.FAIL, Event.YIELD, Event.QUARANTINE, Event.ABANDON):

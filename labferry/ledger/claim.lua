@@ -3,6 +3,7 @@
 --   ready prefix, set of the leases zsets of the instrument's runs
 -- ARGV: sources, target, bundle number, holder, ttl_ms, date's place, msgpack [path, ...], most leases
 --   of the instrument or 0 for no cap, the names under which the run may be held
+-- A token is the instant in units of 256 ms, or the old one + 1: none that a crash lost comes again.
 -- The ledger's own list of the bundle wins over the message's. The first claim of a series is
 -- dated. What is above the cap waits for a message again, before all others. Returns path, record,
 -- path, record, ... as they are now; the hold or ''; how many bundles are still sent; the instant;
@@ -16,10 +17,11 @@ if hold == '' then
   redis.call('ZREM', KEYS[4], ARGV[3])
   local records, free = find_records(KEYS[1], paths), free_of_cap(KEYS[10], tonumber(ARGV[8]))
   local holder, ends, place = tonumber(ARGV[4]), now + tonumber(ARGV[5]), tonumber(ARGV[6])
+  local instant = struct.unpack('<I4', stamp, 2)
   for _, path in ipairs(paths) do
     local record = records[path]
     if is(record, ARGV[1]) and #leases / 2 < free then
-      local lease = struct.pack('<I4I4', token_of(record) + 1, holder)
+      local lease = struct.pack('<I4I4', math.max(token_of(record) + 1, instant), holder)
       local first = #record < place and place or nil
       records[path] = redraw(record, ARGV[2], { lease = lease, place = first })
       push(claims, path, records[path])

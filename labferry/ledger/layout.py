@@ -9,6 +9,9 @@ scripts read and write these places (counted from 1 there):
     47 discovered | 52 changed | 57 settled | 62 claimed | 67 verified      ms since 2024 (5)
     72 evidence, once verified: level letter, CRC64NVME (8), ETag, version id
 
+A token is the instant of its claim without the lowest byte, in units of 256 ms, or one more than
+the token before it where that is more (decision 0020).
+
 A record ends with the last of its dates, and an ETag that is a plain MD5 takes 16 bytes: with the
 path, a file in flight stays below 200 bytes. Source: Valkey 9 keeps field and value of a hash in
 one piece of memory up to 128 bytes together.

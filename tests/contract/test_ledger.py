@@ -174,10 +174,10 @@ def test_a_batch_may_be_larger_than_a_script_s_stack(world: World) -> None:
     assert [claim.path for claim in claims] == paths
     held = [(claim.path, claim.token) for claim in claims]
     assert world.ledger.renew(RUN, [*held, ("unknown", 1)]) == [True] * 9001 + [False]
-    assert set(world.move(Event.FAIL, *paths, token=1, delay_ms=0)) == {DONE}
+    assert set(world.as_holder(Event.FAIL, *paths, delay_ms=0)) == {DONE}
     assert len(world.ledger.take_due(RUN, 9001)) == 9001
     assert len(world.claim(*paths)) == 9001
-    assert set(world.move(Event.VERIFY, *paths, token=2, evidence=EVIDENCE)) == {DONE}
+    assert set(world.as_holder(Event.VERIFY, *paths, evidence=EVIDENCE)) == {DONE}
     assert world.facts().counts[State.VERIFIED] == 9001
     assert world.ledger.lapsed(RUN, 10) == []
     assert len(dict(world.ledger.records(RUN))) == 9001
@@ -235,7 +235,7 @@ def test_the_first_claim_of_a_series_is_dated(world: World) -> None:
     world.ledger.take_due(RUN, 1)
     world.pass_ms(10)
     first = world.record("a").claimed_ms
-    assert world.claim("a") == [2]
+    assert world.claim("a") > [token]
     assert world.record("a").claimed_ms == first > 0
 
 
@@ -243,16 +243,16 @@ def test_a_replay_begins_a_new_series(world: World) -> None:
     token = world.upload("a", lane=Lane.LARGE)
     world.move(Event.FAIL, "a", token=token, delay_ms=0)
     world.ledger.take_due(RUN, 1)
-    world.claim("a")
-    world.move(Event.QUARANTINE, "a", token=2)
+    (token,) = world.claim("a")
+    world.move(Event.QUARANTINE, "a", token=token)
     assert world.record("a").attempt == 2
     assert world.move(Event.REPLAY, "a") == [DONE]
     record = world.record("a")
     assert (record.attempt, record.lost, record.rounds, record.series) == (0, 0, 0, 1)
-    assert (record.state, record.token, record.claimed_ms) == (State.ELIGIBLE, 2, 0)
+    assert (record.state, record.token, record.claimed_ms) == (State.ELIGIBLE, token, 0)
     (bundle,) = world.take(Lane.LARGE)
     assert (bundle.attempt, bundle.series) == (0, 1)
-    assert world.claim("a", bundle=bundle.number) == [3]
+    assert world.claim("a", bundle=bundle.number) > [token]
 
 
 @pytest.mark.parametrize(
@@ -285,7 +285,6 @@ def test_a_counter_stops_at_255(world: World) -> None:
         (token,) = world.claim("a")
         assert world.move(Event.QUARANTINE, "a", token=token) == [DONE]
     assert (world.record("a").series, world.record("a").attempt) == (255, 1)
-    assert world.record("a").token == 257
 
 
 def test_nothing_is_verified_without_evidence(world: World) -> None:
@@ -299,8 +298,8 @@ def test_nothing_is_verified_without_evidence(world: World) -> None:
 def test_evidence_stays_on_record_as_it_was_given(world: World) -> None:
     for number, etag in enumerate(["", "x", "D41D8CD9" * 4, "0123-7", '"', "ü" * 20, "0" * 32]):
         evidence = replace(EVIDENCE, etag=etag, version_id="v1.ü" if number % 2 else "", crc64=0)
-        world.upload(etag)
-        world.move(Event.VERIFY, etag, token=1, evidence=evidence)
+        token = world.upload(etag)
+        world.move(Event.VERIFY, etag, token=token, evidence=evidence)
         assert world.record(etag).evidence == evidence
         assert world.record(etag).verified_ms >= world.record(etag).claimed_ms > 0
 
@@ -338,7 +337,7 @@ def test_history_is_kept_in_order_and_dated_by_the_ledger(world: World) -> None:
     notes = [replace(NOTE, code=f"code {i}", attempt=i, token=i) for i in (1, 2, 3)]
     before = world.ledger.now_ms()
     for note in notes:
-        world.move(Event.FAIL, "a", token=note.token, delay_ms=0, note=note)
+        world.as_holder(Event.FAIL, "a", delay_ms=0, note=note)
         world.ledger.take_due(RUN, 1)
         world.claim("a")
     history = world.history("a")

@@ -5,7 +5,8 @@ their instants. What is proven on the one then holds for the other.
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -49,7 +50,17 @@ class Walk:
         steps = [self._step(run, event, path) for path in self.dice.choices(PATHS, k=4)]
         if MOVE_OF[event].actor is Actor.OPERATOR:
             return lambda world: [_by_hand(world, run, event, step) for step in steps]
-        return lambda world: world.apply(event, steps, run)
+        if not (MOVE_OF[event].needs_token or event in (Event.EXPIRE, Event.EXHAUST)):
+            return lambda world: world.apply(event, steps, run)
+        tokens = self._tokens(run, [step.path for step in steps])
+        return lambda world: world.apply(
+            event,
+            [
+                replace(step, token=token)
+                for step, (_, token) in zip(steps, tokens(world), strict=True)
+            ],
+            run,
+        )
 
     def claim(self, run: RunKey) -> Callable[[World], Any]:
         bundle, paths = self.dice.randint(0, 30), self.dice.choices(PATHS, k=4)
@@ -72,8 +83,8 @@ class Walk:
         return lambda world: renumbered(world.ledger.take_unclaimed(run, 100))
 
     def renew(self, run: RunKey) -> Callable[[World], Any]:
-        held = [(path, self._token(run, path)) for path in self.dice.choices(PATHS, k=3)]
-        return lambda world: world.ledger.renew(run, held)
+        held = self._tokens(run, self.dice.choices(PATHS, k=3))
+        return lambda world: world.ledger.renew(run, held(world))
 
     def seal(self, run: RunKey) -> Callable[[World], Any]:
         last, count = self.dice.choices(PATHS, k=2), self.dice.randint(0, 8)
@@ -98,16 +109,17 @@ class Walk:
 
     def save_upload(self, run: RunKey) -> Callable[[World], Any]:
         path = self.dice.choice(PATHS)
-        file, token = run.file(path), self._token(run, path)
+        file, tokens = run.file(path), self._tokens(run, [path])
         upload = Upload(attempt_token="t", part_size=5, fingerprint=self._print())
         parts = {self.dice.randint(1, 9): Part(1, 2, "e")}
 
         def save(world: World) -> Any:
+            ((_, token),) = tokens(world)
             try:
                 world.ledger.save_upload(file, token, upload)
                 world.ledger.save_parts(file, token, parts)
-            except Fenced as error:
-                return str(error)
+            except Fenced:
+                return "fenced"
             return world.ledger.find_upload(file)
 
         return save
@@ -129,10 +141,8 @@ class Walk:
     def _step(self, run: RunKey, event: Event, path: str) -> Step:
         record = self._first.ledger.find_record(run.file(path))
         same = record is not None and self.dice.random() < 0.8
-        needs = MOVE_OF[event].needs_token or event in (Event.EXPIRE, Event.EXHAUST)
         return Step(
             path=path,
-            token=self._token(run, path) if needs else 0,
             fingerprint=record.fingerprint if record and same else self._print(),
             lane=self.dice.choice([None, *Lane]),
             evidence=EVIDENCE,
@@ -141,9 +151,13 @@ class Walk:
             else None,
         )  # fmt: skip
 
-    def _token(self, run: RunKey, path: str) -> int:
-        record = self._first.ledger.find_record(run.file(path))
-        return max(0, (record.token if record else 0) - (self.dice.random() < 0.2))
+    def _tokens(
+        self, run: RunKey, paths: Sequence[str]
+    ) -> Callable[[World], list[tuple[str, int]]]:
+        """Return what shows each file's newest token, or one that is not; every ledger has its
+        own."""
+        stale = [(path, self.dice.random() < 0.2) for path in paths]
+        return lambda world: [(path, max(0, world.token(path, run) - off)) for path, off in stale]
 
     def _print(self) -> Fingerprint:
         return Fingerprint(self.dice.randint(0, 9_999), self.dice.randint(0, 9), 3, 4)

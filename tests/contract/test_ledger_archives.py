@@ -28,8 +28,7 @@ def finished(world: World) -> dict[str, ArchivedFile]:
     world.discover("litter")
     world.move(Event.SKIP, "litter")
     for path in ("held", "plain"):
-        token = world.record(path).token
-        done = world.move(Event.VERIFY, path, token=token, evidence=EVIDENCE)
+        done = world.as_holder(Event.VERIFY, path, evidence=EVIDENCE)
         assert done == [Outcome.DONE]
     assert world.ledger.seal(RUN, [], 2)
     assert world.complete(file_count=2)

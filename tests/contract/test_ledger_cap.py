@@ -27,7 +27,7 @@ def test_all_runs_of_an_instrument_share_a_cap_and_other_instruments_have_their_
     assert claim(world, 4, run=OTHER) == ["a"]
     assert claim(world, 4, run=OTHER) == []
     assert claim(world, 4, run=SCOPE) == ["a", "b", "c"]
-    world.move(Event.VERIFY, "a", token=1, evidence=EVIDENCE)
+    world.as_holder(Event.VERIFY, "a", evidence=EVIDENCE)
     assert claim(world, 4, run=OTHER) == ["b"]
 
 
@@ -36,7 +36,7 @@ def test_what_is_above_the_cap_waits_for_a_message_before_all_others(world: Worl
     assert claim(world, 1, most=3) == ["a"]
     assert world.facts().sent == 0
     assert indexes(world, RUN).ready == list("bcde")
-    world.move(Event.FAIL, "a", token=1, delay_ms=0)
+    world.as_holder(Event.FAIL, "a", delay_ms=0)
     assert claim(world, 2) == ["b", "c"]
 
 
@@ -61,13 +61,12 @@ def test_every_end_of_a_lease_frees_its_share(world: World) -> None:
     for event in (Event.FAIL, Event.HOLD, Event.ABANDON, Event.YIELD, Event.QUARANTINE):
         world.settle(event, f"{event} next")
         assert claim(world, 1, most=1) == [event]
-        world.move(Event.STORE, event, token=1)
+        world.as_holder(Event.STORE, event)
         assert claim(world, 1) == []
-        world.move(event, event, token=1, delay_ms=TTL_MS)
+        world.as_holder(event, event, delay_ms=TTL_MS)
         assert claim(world, 1, most=1)[0] in {event, f"{event} next"}
         for path in (event, f"{event} next"):
-            token = world.record(path).token
-            world.move(Event.VERIFY, path, token=token, evidence=EVIDENCE)
+            world.as_holder(Event.VERIFY, path, evidence=EVIDENCE)
         world.take()  # what is left waits for nobody here
     assert world.facts().counts[State.UPLOADING] == 0
 
@@ -77,9 +76,10 @@ def test_a_lost_workers_share_is_free_once_its_lease_was_ended(world: World) -> 
     assert claim(world, 1, most=1) == ["a"]
     world.pass_ms(TTL_MS)
     assert claim(world, 1) == []
-    assert world.ledger.renew(RUN, [("a", 1)]) == [True], "it was late, and goes on"
+    token = world.token("a")
+    assert world.ledger.renew(RUN, [("a", token)]) == [True], "it was late, and goes on"
     world.pass_ms(TTL_MS)
-    world.move(Event.EXPIRE, "a", token=1, delay_ms=TTL_MS)
+    world.move(Event.EXPIRE, "a", token=token, delay_ms=TTL_MS)
     assert claim(world, 1) == ["b"]
 
 

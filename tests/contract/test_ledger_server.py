@@ -261,9 +261,9 @@ def test_nothing_is_kept_of_a_file_that_is_verified_but_its_record(world: World)
     world.ledger.save_upload(FILE, token, UPLOAD)
     world.move(Event.FAIL, "b", token=token)
     (bundle,) = world.ledger.take_due(RUN, 1)
-    assert world.claim(bundle=bundle.number) == [2]
-    world.move(Event.VERIFY, "a", token=1, evidence=EVIDENCE)
-    world.move(Event.VERIFY, "b", token=2, evidence=EVIDENCE)
+    world.claim(bundle=bundle.number)
+    world.as_holder(Event.VERIFY, "a", "b", evidence=EVIDENCE)
+    assert world.facts().counts[State.VERIFIED] == 2
     keys = RunKeys(RUN)
     left = set(client_of(world).scan_iter("labferry:{*"))
     assert left == {keys.files.encode(), keys.meta.encode()}
@@ -275,11 +275,11 @@ def test_all_keys_of_a_run_share_a_slot(world: World) -> None:
     world.settle("x{1}", "y{2}", run=run)
     world.ledger.seal(run, ["z"], 3)
     bundle = world.take(run=run, bundles=1, max_files=1)[0]
-    world.claim(run=run, bundle=bundle.number)
-    world.ledger.save_upload(run.file("x{1}"), 1, UPLOAD)
+    (token,) = world.claim(run=run, bundle=bundle.number)
+    world.ledger.save_upload(run.file("x{1}"), token, UPLOAD)
     world.take(run=run)
     world.claim("y{2}", run=run)
-    world.move(Event.FAIL, "y{2}", run=run, token=1)
+    world.as_holder(Event.FAIL, "y{2}", run=run)
     world.complete(run=run)
     keys = [key for key in client_of(world).scan_iter("labferry:{*") if isinstance(key, bytes)]
     assert len(keys) >= 8
@@ -297,7 +297,7 @@ def test_a_file_in_flight_takes_less_than_200_bytes(world: World) -> None:
     assert _bytes_of_run(world) / count < 200
     for bundle in world.take(max_files=500):
         world.claim(bundle=bundle.number)
-    world.move(Event.VERIFY, *[path for path, _ in files], token=1, evidence=EVIDENCE)
+    world.as_holder(Event.VERIFY, *[path for path, _ in files], evidence=EVIDENCE)
     assert world.facts().counts[State.VERIFIED] == count
     assert _bytes_of_run(world) / count < 200
 

@@ -18,20 +18,20 @@ BY_MOVE = [event for event in Event if event not in OWN_CALL]
 
 
 def prepare(world: World) -> dict[State, int]:
-    """Bring one file, named like it, to every state under token 2; return what was reached."""
+    """Bring one file, named like it, to every state; return the tokens."""
     for state in State:
         if state not in {State.ELIGIBLE, State.DISCOVERED, State.SKIPPED}:
             _claim_before(world, state)
     for state in (State.DISCOVERED, State.SKIPPED, State.ELIGIBLE):
         world.bring(state, state)
-    return {state: world.record(state).token for state in State}
+    return {state: world.token(state) for state in State}
 
 
 def _claim_before(world: World, state: State) -> None:
     """Let the file be claimed twice, so that there is a token that was the newest once."""
     world.upload(state)
-    world.move(Event.YIELD, state, token=1)
-    world.claim(state)
+    world.as_holder(Event.YIELD, state)
+    (newest,) = world.claim(state)
     ways = {
         State.UPLOADING: (),
         State.UPLOADED: (Event.STORE,),
@@ -42,7 +42,7 @@ def _claim_before(world: World, state: State) -> None:
         State.DISCARDED: (Event.QUARANTINE, Event.DISCARD),
     }
     for event in ways[state]:
-        token = 2 if MOVE_OF[event].needs_token else 0
+        token = newest if MOVE_OF[event].needs_token else 0
         done = world.move(event, state, token=token, evidence=EVIDENCE, delay_ms=0)
         assert done == [Outcome.DONE]
     assert world.record(state).state is state
