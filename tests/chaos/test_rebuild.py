@@ -15,15 +15,17 @@ from labferry.audit import Act, read_line
 from labferry.completion import RunState, run_state
 from labferry.dead_letter import find_letter
 from labferry.editions import object_key
-from labferry.records import Level, Note, Proof, Step
+from labferry.records import Level, Note, Outcome, Proof, Step
 from labferry.s3.checksum import crc64nvme
 from labferry.settings import InstrumentSettings
-from labferry.states import Event, State
+from labferry.states import MOVE_OF, Actor, Event, State
 from ops.drift import Comparison
 from tests.dock import PROVEN, RUN, UNPROVEN, Meddling, fingerprint
 from tests.faults import Answer, EditReply, rule
+from tests.ledger_world import EVIDENCE, later_than
 from tests.memory_store import Breaking, Died
 from tests.quay import ABORT, COMPLETE, CREATE, PART, PART_PUT, PUT, Quay
+from tests.waiting import eventually
 from workers.complete import Completer
 from workers.reasons import Reasons
 from workers.rebuild import rebuild
@@ -33,6 +35,7 @@ from workers.rebuild_run import Site
 ACT = Act(actor="ada@lab", reason="LIMS-7: the disk died", what="reconcile --rebuild")
 WRITES = (PUT, PART_PUT, CREATE, COMPLETE, ABORT, "DeleteObject")
 LARGE = os.urandom(PART + 1)
+HOLDERS = [event for event, move in MOVE_OF.items() if move.actor is Actor.HOLDER]
 
 
 def lose(quay: Quay) -> None:
@@ -442,6 +445,40 @@ def test_what_a_worker_holds_is_left_to_it(quay: Quay) -> None:
     assert (report.verified, report.known) == (0, 1)
     quay.dock.ferry(claims)
     quay.verified("f")
+
+
+def test_a_worker_that_the_lost_ledger_knew_is_fenced_from_the_new_one(quay: Quay) -> None:
+    """It was left running: one of its files is found in the bucket, one goes to another worker."""
+    quay.write("sent", b"sent")
+    quay.ferry()
+    quay.write("not sent", b"not sent")
+    ledger = quay.dock.ledger
+    (old,) = quay.dock.claim()
+    tokens = {"sent": quay.dock.record("sent").token, "not sent": old.token}
+    lose(quay)
+
+    def is_fenced() -> bool:
+        held = list(tokens.items())
+        steps = [Step(path=path, token=token, evidence=EVIDENCE) for path, token in held]
+        refused = [
+            not renewed and outcome in (Outcome.FENCED, Outcome.MISSING)
+            for event in HOLDERS
+            for renewed, outcome in zip(
+                ledger.renew(RUN, held), ledger.move(RUN, event, steps), strict=True
+            )
+        ]
+        return all(refused)
+
+    assert is_fenced()
+    eventually(lambda: ledger.now_ms() >= later_than(old.token))
+    assert rebuilt(quay).verified == 1
+    assert is_fenced()
+    quay.dock.settle("not sent")
+    newer = quay.dock.claim()
+    assert is_fenced()
+    quay.dock.ferry(newer)
+    quay.verified("sent", "not sent")
+    assert is_fenced()
 
 
 def test_twice_is_as_once_and_a_healthy_ledger_is_left_as_it_is(quay: Quay) -> None:

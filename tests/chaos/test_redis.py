@@ -17,13 +17,16 @@ import psutil
 import pytest
 import redis
 
-from labferry.identity import RunKey
+from labferry.errors import Fenced
+from labferry.identity import FileKey, RunKey
+from labferry.records import Outcome, Step, Upload
 from labferry.settings import StoreSettings
-from labferry.states import State
+from labferry.states import MOVE_OF, Actor, State
 from ops.embedded import Valkey, Weed
 from tests.fault_proxy import FaultProxy
 from tests.faults import Hold, rule
-from tests.quay import PUT
+from tests.ledger_world import ACT, EVIDENCE, PRINT, later_than
+from tests.quay import PART_PUT, PUT
 from tests.services import BROKER_DATABASE, credentials
 from tests.site import Changes, Site, open_site
 
@@ -31,6 +34,8 @@ FILES = 100
 #: The blow falls when so many of them are verified.
 STRUCK_AT = 15
 LEASE_S = 3
+HOLDERS = [event for event, move in MOVE_OF.items() if move.actor is Actor.HOLDER]
+STALE = Upload(attempt_token="t", part_size=5, fingerprint=PRINT, upload_id="another's")
 
 
 @dataclass
@@ -63,6 +68,15 @@ class Lab:
         with suppress(Exception):
             return self.site.verified(run)
         return -1
+
+    def state(self, file: FileKey) -> State | None:
+        record = self.site.ledger.find_record(file)
+        return record.state if record else None
+
+    def upload_id(self, file: FileKey) -> str:
+        """The upload of a file that is on record, or '' ."""
+        upload = self.site.ledger.find_upload(file)
+        return upload.upload_id if upload else ""
 
     def celery(self) -> set[int]:
         """The Celery workers, which must not have been started again."""
@@ -134,11 +148,15 @@ def processes_stay(lab: Lab) -> Iterator[None]:
     assert lab.celery() == before
 
 
+def append_only(valkey: Valkey) -> Path:
+    """Return the file that the server appends to."""
+    files = (valkey.directory / "appendonlydir").glob("*.incr.aof")
+    return max(files, key=lambda path: path.stat().st_mtime)
+
+
 def drop_tail(valkey: Valkey, share: float) -> int:
     """Cut the end off the append-only file, as a crash does that loses the last second."""
-    newest = max(
-        (valkey.directory / "appendonlydir").glob("*.incr.aof"), key=lambda p: p.stat().st_mtime
-    )
+    newest = append_only(valkey)
     size = newest.stat().st_size
     lost = int(size * share)
     os.truncate(newest, size - lost)
@@ -161,6 +179,40 @@ def test_writes_that_a_crash_lost_are_made_again_and_nothing_twice(lab: Lab) -> 
     lab.valkey.kill()
     assert drop_tail(lab.valkey, 0.2) > 0
     lab.valkey.start()
+    lab.ends_whole(run)
+
+
+@pytest.mark.usefixtures("processes_stay")
+def test_who_holds_a_claim_that_a_crash_lost_is_fenced_by_the_next_worker(lab: Lab) -> None:
+    """Who claims first is the test, by hand: the run is on hold for the real worker meanwhile."""
+    run, lab.hold, ledger = RunKey("scope", "lost"), Hold(), lab.site.ledger
+    file = run.file("large")
+    lab.proxy.script(rule(lab.hold, on=PART_PUT, key=lab.site.layout.raw(file)))
+    ledger.hold(run, ACT)
+    (lab.share / run.run).mkdir()
+    (lab.share / run.run / file.path).write_bytes(os.urandom(12 * 1024 * 1024))
+    lab.site.until(lambda: lab.state(file) is State.ELIGIBLE, "the file eligible")
+
+    aof = append_only(lab.valkey)
+    kept = aof.stat().st_size
+    (lost,) = ledger.claim(run, 0, [file.path], holder=1)
+    lab.valkey.kill()
+    os.truncate(aof, kept)
+    lab.valkey.start()
+    assert lab.state(file) is State.ELIGIBLE, "the claim was not lost"
+    assert ledger.renew(run, [(file.path, lost.token)]) == [False]
+    lab.site.until(lambda: ledger.now_ms() >= later_than(lost.token), "a later instant")
+    ledger.release(run, ACT)
+    lab.site.until(lambda: lab.upload_id(file) != "", "the worker at work on it")
+
+    upload_id = lab.upload_id(file)
+    assert ledger.renew(run, [(file.path, lost.token)]) == [False]
+    with pytest.raises(Fenced):
+        ledger.save_upload(file, lost.token, STALE)
+    for event in HOLDERS:
+        step = Step(path=file.path, token=lost.token, evidence=EVIDENCE)
+        assert ledger.move(run, event, [step]) == [Outcome.FENCED]
+    assert lab.upload_id(file) == upload_id
     lab.ends_whole(run)
 
 
