@@ -3,10 +3,8 @@
 On a Valkey of their own, with the append-only file written every second.
 """
 
-import contextlib
 import os
 import signal
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +19,7 @@ from labferry.ports import Ledger
 from labferry.records import Lane, Outcome, Step
 from labferry.states import Event, State
 from ops.embedded import Valkey
-from ops.loopback import HOST
+from tests.ledger_proxy import Command, LedgerProxy
 from tests.ledger_world import EVIDENCE, PRINT, RUN, TTL_MS, World, server_world, was_claimed_once
 from tests.waiting import eventually
 
@@ -41,41 +39,28 @@ def world(server: Valkey) -> World:
     return server_world(server.url(DATABASE))
 
 
-class CuttingProxy:
-    """Stands before the server; cuts a connection when the next request or answer passes."""
+class CuttingProxy(LedgerProxy):
+    """Cuts a connection when the next request or answer passes."""
 
     def __init__(self, port: int) -> None:
-        self._server = (HOST, port)
-        self._listener = socket.create_server((HOST, 0))
-        self.port: int = self._listener.getsockname()[1]
+        super().__init__(port)
         self._cut = ""
         self.cuts = 0
-        threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self, what: Literal["request", "answer"]) -> None:
         self._cut = what
 
-    def close(self) -> None:
-        self._listener.close()
+    def before(self, command: Command) -> None:
+        self._cut_if("request")
 
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                client, _ = self._listener.accept()
-                server = socket.create_connection(self._server)
-                for what, ends in (("request", (client, server)), ("answer", (server, client))):
-                    threading.Thread(target=self._pass, args=(what, *ends), daemon=True).start()
+    def after(self, command: Command, reply: object) -> None:
+        self._cut_if("answer")
 
-    def _pass(self, what: str, source: socket.socket, target: socket.socket) -> None:
-        with contextlib.suppress(OSError), source, target:
-            while data := source.recv(65536):
-                if self._cut == what:
-                    self._cut = ""
-                    self.cuts += 1
-                    break
-                target.sendall(data)
-            for end in (source, target):  # a close alone would wait for the other thread's read
-                end.shutdown(socket.SHUT_RDWR)
+    def _cut_if(self, what: str) -> None:
+        if self._cut == what:
+            self._cut = ""
+            self.cuts += 1
+            raise ConnectionError(what)
 
 
 @pytest.fixture
@@ -242,7 +227,7 @@ def test_a_cut_connection_is_not_seen_by_the_caller(server: Valkey, world: World
 
 
 def test_a_request_that_was_cut_off_is_sent_again(server: Valkey, proxy: CuttingProxy) -> None:
-    world = server_world(server.url(DATABASE).replace(f":{server.port}", f":{proxy.port}"))
+    world = server_world(proxy.url(DATABASE))
     token = world.upload("a")
     proxy.cut("request")
     assert world.move(Event.FAIL, "a", token=token, delay_ms=0) == [Outcome.DONE]
@@ -253,7 +238,7 @@ def test_a_request_that_was_cut_off_is_sent_again(server: Valkey, proxy: Cutting
 
 
 def test_a_move_whose_answer_was_cut_off_is_done_once(server: Valkey, proxy: CuttingProxy) -> None:
-    world = server_world(server.url(DATABASE).replace(f":{server.port}", f":{proxy.port}"))
+    world = server_world(proxy.url(DATABASE))
     token = world.upload("a")
     proxy.cut("answer")
     assert world.move(Event.FAIL, "a", token=token, delay_ms=0) == [Outcome.DONE]
@@ -264,7 +249,7 @@ def test_a_move_whose_answer_was_cut_off_is_done_once(server: Valkey, proxy: Cut
 def test_a_claim_whose_answer_was_cut_off_is_found_when_its_lease_lapses(
     server: Valkey, proxy: CuttingProxy
 ) -> None:
-    world = server_world(server.url(DATABASE).replace(f":{server.port}", f":{proxy.port}"))
+    world = server_world(proxy.url(DATABASE))
     world.settle("a")
     (bundle,) = world.take()
     assert world.claim() == []  # the server knows the script now
