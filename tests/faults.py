@@ -269,12 +269,14 @@ class Kill(Fault):
     """Who asks is killed before the request is carried out, or after it and before the answer."""
 
     applied: bool = False
+    #: SIGSTOP keeps it there, until it is killed with others.
+    by: signal.Signals = signal.SIGKILL
 
     async def play(self, exchange: Exchange) -> None:
         await exchange.read_body()
         if self.applied:
             await exchange.forward()
-        os.kill(await asyncio.to_thread(_process_of, exchange.ports), signal.SIGKILL)
+        os.kill(await asyncio.to_thread(process_of, exchange.ports), self.by)
         exchange.reset()
 
 
@@ -287,7 +289,7 @@ class RepeatAnswer(Fault):
         await exchange.answer(exchange.before or await exchange.forward())
 
 
-def _process_of(ports: tuple[int, int]) -> int:
+def process_of(ports: tuple[int, int]) -> int:
     """Return the process at the client's end of a connection, by the ports of both ends.
 
     The client's port alone does not tell: a server may use the same one towards another peer.

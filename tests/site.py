@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+import psutil
 from botocore.config import Config
 
 from labferry.identity import Layout, RunKey
@@ -122,8 +123,9 @@ class Site:
 
     def complete(self) -> bool:
         """Whether every run on record has its marker, and there is one."""
-        facts = [self.ledger.find_facts(run) for run in self.ledger.runs()]
-        return bool(facts) and all(one and one.is_over for one in facts)
+        runs = self.ledger.runs()
+        over = [one for one in self.ledger.facts_of(runs) if one.is_over]
+        return 0 < len(runs) == len(over)
 
     def verified(self, run: RunKey) -> int:
         """Return how many files of a run are verified by now."""
@@ -132,10 +134,12 @@ class Site:
 
     def lapse(self) -> None:
         """End the leases of processes that are gone, as when their time is up."""
-        for run in self.ledger.runs():
-            for path, record in self.ledger.records(run):
+        for facts in self.ledger.facts_of(self.ledger.runs()):
+            if not any(facts.counts[state] for state in LEASED):
+                continue
+            for path, record in self.ledger.records(facts.run):
                 if record.state in LEASED and is_gone(self._pid(record.holder)):
-                    self.ledger._server.client.zadd(RunKeys(run).leases, {path: 0}, xx=True)
+                    self.ledger._server.client.zadd(RunKeys(facts.run).leases, {path: 0}, xx=True)
 
     def _pid(self, holder: int) -> int:
         return int(self.ledger.worker_name(holder).rpartition(":")[2])
@@ -196,6 +200,17 @@ class Site:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+
+def kill_host(worker: subprocess.Popen[bytes]) -> set[int]:
+    """Kill a worker with all it started; return their process ids."""
+    family = [*psutil.Process(worker.pid).children(recursive=True), psutil.Process(worker.pid)]
+    for number in (signal.SIGSTOP, signal.SIGKILL):  # none sees another one die
+        for one in family:
+            with suppress(psutil.NoSuchProcess):
+                one.send_signal(number)
+    worker.wait()
+    return {one.pid for one in family}
 
 
 def alerts_kept(folder: Path) -> dict[str, object]:

@@ -5,14 +5,9 @@ The same with namespaces, and at length: benchmarks/scaling.py.
 
 import os
 import random
-import signal
-import subprocess
 import time
 from collections import Counter
-from contextlib import suppress
 from pathlib import Path
-
-import psutil
 
 from benchmarks.accounted import Held, leases, wrong
 from labferry.identity import RunKey
@@ -22,24 +17,13 @@ from ops.embedded import Valkey
 from tests.fault_proxy import FaultProxy
 from tests.faults import Delay, rule
 from tests.quay import PUT
-from tests.site import Changes, Site, open_site
+from tests.site import Changes, Site, kill_host, open_site
 
 RUN = RunKey("scope", "run 1")
 FILES, HOSTS, KILLS = 90, 2, 3
 LEASE_S, SWEEP_S = 3, 0.2
 #: A sweep that waits for its turn on a busy machine; far below the minutes of a forgotten lease.
 LATE_S = 120
-
-
-def kill_host(worker: subprocess.Popen[bytes]) -> set[int]:
-    """Kill a worker with all it started; return their process ids."""
-    family = [*psutil.Process(worker.pid).children(recursive=True), psutil.Process(worker.pid)]
-    for number in (signal.SIGSTOP, signal.SIGKILL):  # none sees another one die
-        for one in family:
-            with suppress(psutil.NoSuchProcess):
-                one.send_signal(number)
-    worker.wait()
-    return {one.pid for one in family}
 
 
 def held_by(site: Site, pids: set[int]) -> list[Held]:
