@@ -5,8 +5,9 @@ Valkey with its append-only file. They have ferried one small run, so that the e
 and every worker process is warm. Then the run folder appears under the instrument's root by a
 rename; the clock stops when the completion marker can be read from the bucket. Settle window and
 quiet time are 0 and the root is scanned often, because they wait on purpose; all else is default.
-Once the run is sealed the agent is paused: with its usual 15 s between scans it would not go on
-looking at the same files ten times a second.
+Once the run is sealed the agent is paused, between two passes, since it says so when it has
+published: with its usual 15 s between scans it would not go on looking at the same files ten times
+a second.
 """
 
 import signal
@@ -30,8 +31,6 @@ WARM_SIZES = (*(4096,) * 200, *(33 * MIB,) * 4)
 POLL_S = 0.025
 RUN_TIMEOUT_S = 900
 IDLE_S = 1.0
-#: The agent publishes after it has sealed.
-PUBLISH_S = 0.5
 
 WAITS_FOR_NOTHING = {"quiet_s": 0, "settle_window_s": 0, "scan_interval_s": 0.1}
 
@@ -58,7 +57,6 @@ def ferry(
             try:
                 meter = Meter({"worker": worker.pid, "agent": agent.pid, "ledger": valkey.pid})
                 _await_line(scratch / "agent.log", '"run.sealed", "run": "bench/run"')
-                time.sleep(PUBLISH_S)
                 agent.send_signal(signal.SIGSTOP)
                 _await_marker(client, to, layout, "run")
                 return meter.stop()
