@@ -89,7 +89,8 @@ class SentinelTransport(kombu_redis.SentinelTransport):
 
 
 def guard_transports() -> None:
-    """Let kombu use these for Redis from now on. May be called twice."""
+    """Let kombu use these for Redis, and ours for SQS, from now on. May be called twice."""
     own = {"redis": Transport, "rediss": Transport, "sentinel": SentinelTransport}
     for scheme, transport in own.items():
         TRANSPORT_ALIASES[scheme] = f"{__name__}:{transport.__name__}"
+    TRANSPORT_ALIASES["sqs"] = "labferry.broker_sqs:Transport"  # imports what SQS alone needs
