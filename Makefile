@@ -12,7 +12,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 	--no-emit-index-url --custom-compile-command "make lock" $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test explore soak containers check format docs screenshots bench figures rules lock clean
+.PHONY: help install demo test explore soak containers brokers check format docs screenshots bench figures rules lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ soak: install ## break everything for SOAK_S seconds (600), each round with anot
 
 containers: install ## run docker-compose.yml in this machine's Docker engine, and break it
 	@$(BIN)/python -m tests.containers $(ARGS)
+
+brokers: install ## ferry runs over Debian's RabbitMQ while it dies, and over SQS as moto shows it
+	@$(BIN)/python -m tests.brokers $(ARGS)
 
 check: install ## format, lint, types, imports, generated docs
 	@$(BIN)/ruff format --check .

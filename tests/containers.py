@@ -11,20 +11,18 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from tests.told import demand, seen, until
 
 ROOT = Path(__file__).parent.parent
 PROFILES = "local-s3,prometheus"
 OURS = ("agent", "worker", "sweep", "flower", "monitor")
 WORKERS = 3
-POLL_S = 1.0
-#: With what a build or a start may take on a busy machine.
-WITHIN_S = 600
 MIB = 1024 * 1024
 TOOLS = ("cc", "gcc", "make", "git")
 
@@ -64,28 +62,6 @@ class Project:
         if check and done.returncode:
             sys.exit(f"{' '.join(words)} ended with {done.returncode}:\n{done.stderr[-3000:]}")
         return done.stdout + ("" if check else done.stderr)
-
-
-def seen(what: str) -> None:
-    """Print what was seen."""
-    print(f"{time.strftime('%H:%M:%S')} {what}", flush=True)
-
-
-def demand(condition: object, what: str) -> None:
-    """Print what was seen; exit where it was not."""
-    if not condition:
-        sys.exit(f"not so: {what}")
-    seen(what)
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    """Wait for something, print it and how long it took; exit where it does not come."""
-    began_s = time.monotonic()
-    while not condition():
-        if time.monotonic() > began_s + WITHIN_S:
-            sys.exit(f"not within {WITHIN_S} s: {what}")
-        time.sleep(POLL_S)
-    seen(f"{what}, after {time.monotonic() - began_s:.0f} s")
 
 
 @contextmanager
