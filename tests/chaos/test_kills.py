@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,7 +30,19 @@ from ops.embedded import Valkey
 from tests.fault_proxy import FaultProxy
 from tests.faults import Kill, Rule, rule
 from tests.ledger_world import was_claimed_once
-from tests.quay import COMPLETE, CREATE, HEAD, LIST, LIST_UPLOADS, PART, PART_PUT, PUT, behind
+from tests.quay import (
+    ABORT,
+    COMPLETE,
+    CREATE,
+    HEAD,
+    LIST,
+    LIST_PARTS,
+    LIST_UPLOADS,
+    PART,
+    PART_PUT,
+    PUT,
+    behind,
+)
 from tests.services import LEDGER_DATABASE
 from tests.site import Changes, Site, kill_host, open_site
 from tests.striking_proxy import Call, Fatal, StrikingProxy
@@ -73,14 +85,21 @@ COMPLETION = [
     Call("activate", 2),
     RELEASE,
 ]
+#: What else the next transfer of a large file does, by what the one before it died of.
+RESUMPTION = {
+    Fatal(Call(CREATE), applied=True): [Call("plan", 2), Call(ABORT)],  # the first plan is dropped
+    Fatal(Call(PART_PUT, 2), applied=False): [Call(LIST_PARTS)],
+}
 
 
 class Case(NamedTuple):
-    """A run of one file, and the call that is fatal to who brings it on its way."""
+    """A run of one file, and the call that is fatal to who brings it on its way; and the one that
+    was so to who did before."""
 
     number: int
     size: str
     fatal: Fatal
+    first: Fatal | None = None
 
     @property
     def run(self) -> RunKey:
@@ -93,33 +112,51 @@ class Case(NamedTuple):
         return self.fatal.call.name[0].isupper()
 
     @property
+    def operation(self) -> str:
+        return self.fatal.call.name.partition(" ")[0]
+
+    @property
+    def deaths(self) -> list[Fatal]:
+        return [self.first, self.fatal] if self.first else [self.fatal]
+
+    @property
     def is_completion(self) -> bool:
         return self.size == "small" and self.fatal.call in COMPLETION
 
     @property
-    def loses_lease(self) -> bool:
-        """Whether who dies has the file and has not told what came of it."""
+    def leases_lost(self) -> int:
+        """How many of the dead had the file and had not told what came of it."""
         outside = (Fatal(Call("claim"), applied=False), Fatal(Call("move"), applied=True))
-        is_transfer = not self.is_completion and self.fatal.call != ANNOUNCE
-        return is_transfer and self.fatal not in outside
+        if self.is_completion or self.fatal.call == ANNOUNCE or self.fatal in outside:
+            return 0
+        return len(self.deaths)
 
     @property
     def sent_again(self) -> list[int]:
-        """The part whose receipt could not be recorded."""
-        (name, nth), applied = self.fatal
-        if name == PART_PUT:
-            return [nth]
-        return [nth - 3] if name == "plan" and nth in (4, 5) and not applied else []
+        """The parts whose receipts could not be recorded."""
+        parts = [call.nth for call, _ in self.deaths if call.name == PART_PUT]
+        unrecorded = {Fatal(Call("plan", part + 3), applied=False): part for part in (1, 2)}
+        return parts + [unrecorded[one] for one in self.deaths if one in unrecorded]
 
 
+TWICE = [
+    Case(number, "resumed", Fatal(call, applied), first)
+    for number, (first, call, applied) in enumerate(
+        (first, call, applied)
+        for first, calls in RESUMPTION.items()
+        for call in calls
+        for applied in (False, True)
+    )
+]
 #: The last calls first: where Complete was or may have been sent, its object is waited for a while.
-CASES = [
+ONCE = [
     Case(number, size, fatal)
     for size, calls in (("large", LARGE), ("small", SMALL + COMPLETION))
     for number, fatal in enumerate(
         Fatal(call, applied) for call in reversed(calls) for applied in (False, True)
     )
 ]
+CASES = TWICE + ONCE
 #: Nobody dies over these: they show that the lists above are whole.
 UNTOUCHED = {RunKey("scope", "large"): LARGE, RunKey("scope", "small"): SMALL}
 RUNS = [*(case.run for case in CASES), *UNTOUCHED]
@@ -138,11 +175,11 @@ class Laboratory(NamedTuple):
 
     def struck(self) -> list[Case]:
         """The cases in which somebody died, or is kept to die."""
-        keys = [one.key for one in self.bucket.asked(fault="Kill")]
         return [
             case
             for case in CASES
-            if case.run in self.ledger.struck or any(f"/{case.run}/" in key for key in keys)
+            if case.run in self.ledger.struck
+            or self.bucket.asked(case.operation, f"*/{case.run}/*", fault="Kill")
         ]
 
     def free_locks(self) -> None:
@@ -191,10 +228,6 @@ def laboratory(
 
     @contextmanager
     def opened(by: signal.Signals, large: int, small: int) -> Iterator[Laboratory]:
-        for run in RUNS:
-            folder = tmp_path / "share" / run.run
-            folder.mkdir(parents=True)
-            (folder / FILE).write_bytes(os.urandom(PART + 1 if "large" in run.run else 100))
         changes: Changes = {
             # Leases are not renewed: that is a write whenever it happens to be time.
             "ledger": {"resend_s": 1, "sweep_interval_s": 0.2, "heartbeat_s": 1200},
@@ -207,32 +240,47 @@ def laboratory(
             },
         }
         settings = behind(fault_proxy, store_settings).model_copy(update={"complete_timeout_s": 5})
-        share = {"scope": tmp_path / "share"}
-        with open_site(tmp_path, valkey, settings, share, changes) as site:
+        share = tmp_path / "share"
+        share.mkdir()
+        with open_site(tmp_path, valkey, settings, {"scope": share}, changes) as site:
             proof = prove(open_store(settings), site.layout, now_ms=site.ledger.now_ms())
             site.ledger.save_proof(settings.endpoint, proof, keep_s=3600)
-            fault_proxy.script(*[kills(case, by) for case in CASES if case.is_s3])
+            fault_proxy.script(*[one for case in CASES for one in rules(case, by)])
             fatal = {case.run: case.fatal for case in CASES if not case.is_s3}
             proxy = StrikingProxy(valkey.port, site.ledger, RUNS, fatal, by)
+            # Those over whom two must die are at the head of the queue.
+            write([case.run for case in TWICE], share)
             site.start("agent")
             site.start("sweep")
+            site.until(lambda: queued(site) == len(TWICE), "the first runs sealed and queued")
+            write(RUNS[len(TWICE) :], share)
             # Before that, who verifies a file would not announce its run's completion.
-            site.until(lambda: are_queued(site), "all runs sealed and queued")
+            site.until(lambda: queued(site) == len(RUNS), "all runs sealed and queued")
             yield Laboratory(site, proxy, fault_proxy)
             proxy.close()
 
     return opened
 
 
-def kills(case: Case, by: signal.Signals) -> Rule:
-    (name, nth), applied = case.fatal
-    operation, _, ending = name.partition(" ")
-    return rule(Kill(applied, by), on=operation, key=f"*/{case.run}/*{ending}", nth=nth)
+def write(runs: Sequence[RunKey], share: Path) -> None:
+    for run in runs:
+        (share / run.run).mkdir()
+        size = 100 if run.run.startswith("small") else PART + 1
+        (share / run.run / FILE).write_bytes(os.urandom(size))
 
 
-def are_queued(site: Site) -> bool:
+def rules(case: Case, by: signal.Signals) -> Iterator[Rule]:
+    """Yield what is fatal of the calls to the bucket."""
+    for (name, nth), applied in case.deaths:
+        operation, _, ending = name.partition(" ")
+        if operation[0].isupper():
+            key = f"*/{case.run}/*{ending}"
+            yield rule(Kill(applied, by), on=operation, key=key, nth=nth)
+
+
+def queued(site: Site) -> int:
     facts = site.ledger.facts_of(site.ledger.runs())
-    return sum(1 for one in facts if one.sealed_ms and one.sent) == len(RUNS)
+    return sum(1 for one in facts if one.sealed_ms and one.sent)
 
 
 def test_a_process_killed_at_any_call_leaves_one_good_object_and_one_marker(
@@ -250,8 +298,9 @@ def test_a_process_killed_at_any_call_leaves_one_good_object_and_one_marker(
 
 def test_a_worker_killed_with_all_its_processes_at_any_call_does_so_too(laboratory: Opens) -> None:
     """Test 1: who comes to the fatal call is stopped; once all are, the whole worker is killed."""
-    workers, lanes = 2, Counter(case.size for case in CASES)
-    large, small = (lanes[size] // workers for size in ("large", "small"))
+    workers, all_deaths = 2, sum(len(case.deaths) for case in CASES)
+    small = sum(len(case.deaths) for case in CASES if case.size == "small") // workers
+    large = all_deaths // workers - small
     with laboratory(signal.SIGSTOP, large, small) as lab:
         for _ in range(workers):
             worker = lab.start_worker()
@@ -310,8 +359,8 @@ def is_good(site: Site, client: Any, run: RunKey) -> None:
 
 
 def was_leased_again(site: Site, case: Case) -> None:
-    """Demand a legal history: one lease ran out where one was lost, and nothing else happened."""
-    file, lost = case.run.file(FILE), int(case.loses_lease)
+    """Demand a legal history: a lease ran out where one was lost, and nothing else happened."""
+    file, lost = case.run.file(FILE), case.leases_lost
     record = site.ledger.find_record(file)
     assert record is not None
     assert [note.event for note in site.ledger.history(file)] == [Event.EXPIRE] * lost, case
