@@ -6,7 +6,8 @@ from labferry.celery_address import celery_address
 from labferry.cluster_nodes import is_cluster
 
 #: Where workers answer pings and send the events that Flower shows.
-_WITH_CONTROL = ("redis", "rediss", "sentinel", "amqp", "amqps", "pyamqp")
+_WITH_CONTROL = ("redis", "rediss", "redis+socket", "sentinel", "amqp", "amqps", "pyamqp")
+_TRIED = (*_WITH_CONTROL, "sqs")
 
 
 def scheme_of(url: str) -> str:
@@ -25,6 +26,11 @@ def check_transport(url: str) -> None:
     """Refuse an address to which Celery could publish nothing. Raises: ValueError."""
     if is_cluster(url):
         raise ValueError("Celery has no Redis Cluster transport; use Redis, Sentinel or RabbitMQ")
+    if scheme_of(url) not in _TRIED:
+        raise ValueError(
+            "it should begin with redis://, rediss://, redis+socket://, sentinel://, amqp://, "
+            "amqps:// or sqs://; labferry is tried with no other broker"
+        )
     celery_address(url)
 
 

@@ -63,13 +63,13 @@ class Server:
     def __init__(self, url: str) -> None:
         try:
             self.client = _client(url)
-        except ValueError:
+        except (ValueError, TypeError):  # TypeError: an option that there is not, or is TLS's alone
             # Its sentence may hold a piece of the password.
             raise SettingsError(
                 field="ledger.url",
                 why=f"{without_password(url)} cannot be read",
-                step="Write redis://:PASSWORD@HOST:PORT/DATABASE, and %2F, %3F, %23 or %40 for "
-                "/, ?, # or @ in the password.",
+                step="Write redis://:PASSWORD@HOST:PORT/DATABASE, or rediss:// with TLS, and %2F, "
+                "%3F, %23 or %40 for /, ?, # or @ in the password.",
             ) from None
         self.url = without_password(url)
         self._is_readable = False
@@ -139,7 +139,7 @@ def _client(url: str) -> "redis.Redis":
     if is_cluster(url):
         return placed_client(read_nodes(url), options)
     if not is_sentinel(url):
-        return redis.Redis.from_url(url, **options)
+        return _plain_client(url, options)
     named = read_sentinels(url)
     asked = {"socket_timeout": 5, "socket_connect_timeout": 5, "password": named.sentinel_password}
     login = {"username": named.username, "password": named.password, "db": named.database}
@@ -148,6 +148,15 @@ def _client(url: str) -> "redis.Redis":
         named.master, **login, **options
     )
     return primary
+
+
+def _plain_client(url: str, options: dict[str, Any]) -> "redis.Redis":
+    if url.startswith("unix:"):
+        options.pop("socket_keepalive")  # there is nobody who could vanish
+    client = redis.Redis.from_url(url, **options)
+    pool = client.connection_pool
+    pool.connection_class(**pool.connection_kwargs)  # now and not at the first use: TypeError
+    return client
 
 
 def _text(verb: str) -> str:

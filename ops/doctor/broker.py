@@ -5,7 +5,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from labferry.broker import make_app, queue_names
 from labferry.broker_address import has_control, scheme_of
@@ -71,11 +71,14 @@ def _same_database(settings: Settings) -> bool:
     return ledger == broker
 
 
-def _place(url: str) -> tuple[str, str, list[str]]:
+def _place(url: str) -> tuple[str, str, str, str]:
     """Return hosts, database and primary; who comes there, and how it is proven, are left out."""
     parts = urlsplit(url)
     hosts = parts.netloc.rpartition("@")[2]
-    return hosts, parts.path.rstrip("/") or "/0", parse_qs(parts.query).get("master", [])
+    query = dict(parse_qsl(parts.query))
+    # Of a socket the path is a file, and kombu has another word for its database than redis-py.
+    database = query.get("db") or query.get("virtual_host") or "0"
+    return hosts, parts.path.rstrip("/") or "/0", database, query.get("master", "")
 
 
 def unfit_for_sqs(queues: Sequence[str]) -> Iterator[Finding]:

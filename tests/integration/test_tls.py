@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from labferry.celery_events import CeleryQueue, CeleryTask
-from labferry.errors import NotDelivered
+from labferry.errors import NotDelivered, SettingsError
 from labferry.event_sinks import Parcel
+from labferry.ledger import open_ledger
 from labferry.settings import BrokerSettings, LedgerSettings, Settings, StoreSettings
 from labferry.settings_events import EventSettings
 from ops.doctor.broker import look_at_broker
@@ -147,6 +148,11 @@ def test_a_url_without_options_trusts_what_the_system_trusts_alone(front: Front)
         instruments={},
     )
     assert are_refused(settings)
+
+
+def test_a_ledger_s_options_of_tls_without_tls_are_told_and_no_fault_of_labferry_s() -> None:
+    with pytest.raises(SettingsError, match="or rediss:// with TLS"):
+        open_ledger(LedgerSettings(url=f"redis://{HOST}:1/1?ssl_ca_certs=/etc/labferry/ca.pem"))
 
 
 def test_events_go_over_it_too(front: Front) -> None:

@@ -52,3 +52,9 @@ def test_an_address_without_tls_stays_as_it_is(url: str) -> None:
 def test_what_nobody_could_mean_is_refused_at_start(url: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         BrokerSettings(url=url)
+
+
+@pytest.mark.parametrize("url", ["", "127.0.0.1:6379", "foo://h", "kafka://h", "unix:///s.sock"])
+def test_a_broker_that_nobody_tried_is_refused_at_start(url: str) -> None:
+    with pytest.raises(ValueError, match="it should begin with redis://"):
+        BrokerSettings(url=url)
