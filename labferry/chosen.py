@@ -1,6 +1,6 @@
 """Which dead letters on record does a selector mean? A stream, never held whole."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from labferry.dead_letter import DeadLetter, dead_letter, find_letter
 from labferry.errors import NotFound
@@ -15,23 +15,23 @@ _STEP = "KEY is INSTRUMENT/RUN/PATH."
 def chosen_letters(
     ledger: Ledger, selector: Selector, *, now_ms: int, notes: int = 0
 ) -> Iterator[DeadLetter]:
-    """Yield the dead letters that are meant and were such at `now_ms`, in no order.
+    """Return the dead letters that are meant and were such at `now_ms`, in no order.
 
     Each comes with the newest `notes` lines of its history, or with all for 0; one may come twice.
-    Raises: NotFound for a run or file of the selector's that is not on record.
+    Raises, before the first: NotFound for a run or file of the selector's that is not on record.
     """
-    for letter in _letters(ledger, selector, notes):
-        if letter.at_ms <= now_ms and selector.matches(letter, now_ms):
-            yield letter
+    return (
+        letter
+        for letter in _letters(ledger, selector, notes)
+        if letter.at_ms <= now_ms and selector.matches(letter, now_ms)
+    )
 
 
-def _letters(ledger: Ledger, selector: Selector, notes: int) -> Iterator[DeadLetter]:
+def _letters(ledger: Ledger, selector: Selector, notes: int) -> Iterable[DeadLetter]:
     if selector.file is not None:
-        yield get_letter(ledger, selector.file, dead=True)
-        return
-    for run in _runs(ledger, selector):
-        for dead in ledger.dead_files(run, notes=notes):
-            yield dead_letter(run, dead)
+        return [get_letter(ledger, selector.file, dead=True)]
+    runs = _runs(ledger, selector)
+    return (dead_letter(run, dead) for run in runs for dead in ledger.dead_files(run, notes=notes))
 
 
 def _runs(ledger: Ledger, selector: Selector) -> list[RunKey]:

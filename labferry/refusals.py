@@ -4,9 +4,17 @@ import ssl
 from collections.abc import Iterator
 
 from amqp.exceptions import AccessRefused, NotAllowed
-from redis.exceptions import AuthenticationError, NoPermissionError
+from redis.exceptions import (
+    AuthenticationError,
+    NoPermissionError,
+    OutOfMemoryError,
+    ResponseError,
+)
 
 RIGHTS = "Give the account the rights, keys and channels that docs/hosts.md names."
+
+#: The code of a server that cannot write its append-only file, and so takes no writes at all.
+_UNWRITABLE = "MISCONF"
 
 
 def mend_of(error: BaseException, field: str) -> str | None:
@@ -19,8 +27,14 @@ def mend_of(error: BaseException, field: str) -> str | None:
         AccessRefused: f"Set user and password in {field} as the server knows them.",
         NotAllowed: f"Set a virtual host in {field} that is there, and may be used.",
         NoPermissionError: RIGHTS,
+        OutOfMemoryError: "Its memory is full: raise `maxmemory` of the server. Nothing is lost; "
+        "what waits goes on by itself.",
     }
     for one in _chain(error):
+        if isinstance(one, ResponseError) and str(one).startswith(_UNWRITABLE):
+            return (
+                "Its disk is full, or fails: make room there. Nothing is lost; what waits goes on."
+            )
         for kind, mend in mends.items():
             if isinstance(one, kind):
                 return mend

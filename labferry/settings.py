@@ -36,12 +36,13 @@ from labferry.passes import Space
 from labferry.profiles import Profile, load_profile, own_folder
 from labferry.records import Lane
 from labferry.sentinels import is_sentinel, read_sentinels
-from labferry.settings_environment import Environment
+from labferry.settings_environment import Environment, refuse_unknown_sections
 from labferry.settings_events import EventSettings, StatementSettings
 from labferry.settings_faults import name_fault, name_instrument_fault
 from labferry.settings_limits import LimitSettings, Schedule
 from labferry.settings_trouble import AlertSettings, BreakerSettings, RetrySettings, Section
 from labferry.settings_watching import FlowerSettings, LogSettings, MonitorSettings, TraceSettings
+from labferry.store_address import Bucket, Endpoint, Prefix
 from labferry.turns import rank_of
 
 MIB = 1024 * 1024
@@ -50,12 +51,10 @@ MIB = 1024 * 1024
 class StoreSettings(Section):
     """[store] the bucket."""
 
-    bucket: str = Field(min_length=3, description="bucket that holds the runs; never created")
-    endpoint_url: str | None = Field(None, description="S3 endpoint; unset means AWS")
+    bucket: Bucket = Field(description="bucket that holds the runs; never created")
+    endpoint_url: Endpoint | None = Field(None, description="S3 endpoint; unset means AWS")
     region: str = Field("us-east-1", description="region that requests are signed for")
-    prefix: Annotated[str, AfterValidator(lambda text: text.strip("/"))] = Field(
-        "", description="what every object key begins with"
-    )
+    prefix: Prefix = Field("", description="what every object key begins with")
     evidence_minimum: Literal["A", "B", "C", "D"] = Field(
         "D", description="weakest evidence that counts as verified (docs/evidence.md)"
     )
@@ -150,12 +149,20 @@ class WorkerSettings(Section):
     soft_shutdown_s: float = Field(20, ge=0, description="time for short uploads to end at a stop")
 
 
+def _checked_root(root: Path) -> Path:
+    if not root.is_absolute() or "\0" in str(root):
+        raise ValueError("it should be the whole path of a folder, from / on")
+    return root
+
+
 class InstrumentSettings(BaseModel):
     """[instruments.NAME] one instrument's share; any field of its profile can be set here too."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=False)
 
-    root: Path = Field(description="folder that holds the run folders")
+    root: Annotated[Path, AfterValidator(_checked_root)] = Field(
+        description="folder that holds the run folders"
+    )
     profile: str = Field("generic", description="what a run is and when it is done")
     bandwidth_bytes_per_s: int | None = Field(
         None, ge=1, description="its files are read no faster, by all workers together"
@@ -256,7 +263,7 @@ def config_path(given: Path | None) -> Path | None:
 def load_settings(given: Path | None = None) -> Settings:
     """Read and check all settings. Raises: SettingsError, which names the field."""
     path = config_path(given)
-    _refuse_unknown_sections(path)
+    refuse_unknown_sections(os.environ, tuple(Settings.model_fields))
 
     class _FromFile(Settings):
         model_config = SettingsConfigDict(toml_file=path)
@@ -277,19 +284,6 @@ def load_settings(given: Path | None = None) -> Settings:
         instrument.look_in(own_folder(path))
         _check_instrument(name, instrument, path)
     return settings
-
-
-def _refuse_unknown_sections(path: Path | None) -> None:
-    for variable in os.environ:
-        section, _, rest = variable.removeprefix("LABFERRY_").partition("__")
-        if not variable.startswith("LABFERRY_") or not rest:
-            continue
-        if section.lower() not in Settings.model_fields:
-            raise SettingsError(
-                field=variable,
-                why=f"there is no section [{section.lower()}]",
-                step=f"Sections: {', '.join(Settings.model_fields)}. Unset or rename the variable.",
-            )
 
 
 def _check_instrument(name: str, instrument: InstrumentSettings, path: Path | None) -> None:

@@ -1,8 +1,11 @@
 """How are settings read from the environment?"""
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pydantic_settings import BaseSettings, EnvSettingsSource, TomlConfigSettingsSource
+
+from labferry.errors import SettingsError
 
 
 class Environment(EnvSettingsSource):
@@ -26,3 +29,17 @@ class Environment(EnvSettingsSource):
                 for name, fields in instruments.items()
             }
         return found
+
+
+def refuse_unknown_sections(variables: Iterable[str], sections: Sequence[str]) -> None:
+    """Refuse a variable of a section that is not there. Raises: SettingsError."""
+    for variable in variables:
+        section, _, rest = variable.removeprefix("LABFERRY_").partition("__")
+        if not variable.startswith("LABFERRY_") or not rest:
+            continue
+        if section.lower() not in sections:
+            raise SettingsError(
+                field=variable,
+                why=f"there is no section [{section.lower()}]",
+                step=f"Sections: {', '.join(sections)}. Unset or rename the variable.",
+            )

@@ -8,7 +8,7 @@ from labferry.breakers import Rules
 class Section(BaseModel):
     """One section of labferry.toml."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class RetrySettings(Section):

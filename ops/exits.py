@@ -1,10 +1,12 @@
 """Which code does a command end with, and what does the person read? One table."""
 
+import errno
 import os
 import sys
 import traceback
 from collections.abc import Callable
 from enum import IntEnum
+from tempfile import gettempdir
 
 from typer.exceptions import TyperException
 
@@ -23,6 +25,8 @@ from labferry.errors import (
 
 #: HTTP statuses from here on are the server's trouble, not the request's.
 _SERVER_TROUBLE = 500
+#: A disk of this host is full: what was printed, or put aside while sorting, has no room.
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class Exit(IntEnum):
@@ -91,10 +95,19 @@ def end_with_code(command: Callable[[], object]) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads any more
         return Exit.FAILED
-    except Exception:  # noqa: BLE001  the boundary of the program
-        traceback.print_exc()
-        return _say("this is a fault of labferry's; please report it with the above.", Exit.FAILED)
+    except Exception as error:  # noqa: BLE001  the boundary of the program
+        return _say_unforeseen(error)
     return code if isinstance(code, int) else Exit.DONE
+
+
+def _say_unforeseen(error: Exception) -> Exit:
+    if isinstance(error, OSError) and error.errno in _FULL:
+        # What could not be printed would be tried again, and fail again, when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        step = f"Make room where its output goes and in {gettempdir()}, then run it again."
+        return _say(f"{error.strerror}. {step}", Exit.FAILED)
+    traceback.print_exception(error)
+    return _say("this is a fault of labferry's; please report it with the above.", Exit.FAILED)
 
 
 def _say_usage(error: TyperException) -> Exit:

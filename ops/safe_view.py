@@ -8,7 +8,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from labferry.clock import SystemClock
+from labferry.completion import run_state
 from labferry.dead_letter import iso
+from labferry.errors import NotFound
 from labferry.identity import Layout
 from labferry.ledger import open_ledger
 from labferry.records import RunFacts
@@ -36,9 +38,16 @@ def safe_to_delete(
     ledger, store = open_ledger(settings.ledger), open_store(settings.store)
     layout = Layout(settings.store.prefix)
     facts = find_run(ledger, read_run_key(run))
-    report = Verification(
+    look = Verification(
         store=store, layout=layout, run=facts.run, clock=SystemClock(), budget_s=budget_s
-    ).report()
+    )
+    try:
+        report = look.report()
+    except NotFound:  # on record, so it was seen: a reason, not a name nobody knows
+        nothing = Judgement(run=facts.run)
+        nothing.against(f"the run is {run_state(facts)}, and the bucket has nothing of it")
+        _say(nothing, as_json=as_json)
+        return Exit.REFUSED
     examiner = Examiner(ledger=ledger, store=store, layout=layout)
     judgement = examiner.examine(facts, report)
     instrument = settings.instruments.get(facts.run.instrument)

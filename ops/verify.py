@@ -220,7 +220,8 @@ class Verification:
             self._size += int(line.partition(b"\0")[2].split()[0])
         if not self._files:
             raise NotFound(
-                what=f"the run {self._run}", step="`labferry status` lists what is known."
+                what=f"in the bucket, the run {self._run}",
+                step="`labferry status` lists what is on its way.",
             )
         return self._report(Verdict.UNKNOWN, COUNTED)
 

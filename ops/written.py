@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from errno import EISDIR
 from io import TextIOWrapper
 from pathlib import Path
 from tempfile import mkstemp
@@ -28,6 +29,8 @@ def written(output: Path | None) -> Iterator[TextIO]:
 def placed(output: Path) -> Iterator[BinaryIO]:
     """Lend a file that takes its place once the block has ended well. Raises: SettingsError."""
     try:
+        if output.is_dir():
+            raise IsADirectoryError(EISDIR, os.strerror(EISDIR))
         handle, name = mkstemp(dir=output.parent, prefix=f".{output.name}.")
     except OSError as error:
         raise SettingsError(

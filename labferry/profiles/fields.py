@@ -17,7 +17,7 @@ DAY_S = 86_400
 
 
 class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Companion(_Table):
@@ -126,7 +126,9 @@ class Profile(BaseModel):
     """The fields of a profile."""
 
     # A marker of digits comes from the environment as a number.
-    model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, coerce_numbers_to_str=True, allow_inf_nan=False
+    )
 
     version: int = Field(1, ge=1, le=1, description="version of the profile's form")
     name: str = Field(description="the profile's name")

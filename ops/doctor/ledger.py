@@ -164,7 +164,7 @@ def _rights(server: Server, settings: Settings) -> Finding:
         return LEDGER.bad(
             "rights",
             f"a key below labferry: cannot be written: {error}",
-            "Let the account write keys `labferry:*` and run scripts.",
+            error.mend or "Let the account write keys `labferry:*` and run scripts.",
         )
     if refused:
         return LEDGER.bad("rights", rights.sentence(refused), RIGHTS)

@@ -274,6 +274,19 @@ def test_a_run_or_file_that_is_not_known_is_not_found(labferry: Command, ledger_
     assert ended.err.startswith("labferry: the file scope/run 1/b.txt is not known.")
 
 
+def test_a_run_of_which_the_bucket_has_nothing_is_known_and_not_safe(
+    labferry: Command, ledger_url: str
+) -> None:
+    record_a_file(ledger_url)
+    ended = labferry.run("safe-to-delete", "scope/run 1", "--json")
+    assert ended.code == 4
+    (reason,) = json.loads(ended.out)["reasons"]
+    assert reason["why"] == "the run is open, and the bucket has nothing of it"
+    verified = labferry.run("verify", "scope/run 1")
+    assert verified.code == 5
+    assert verified.err.startswith("labferry: in the bucket, the run scope/run 1 is not known.")
+
+
 @pytest.mark.parametrize("name", ["scope", "scope/", "scope//run"])
 def test_what_is_no_run_to_verify_is_a_usage_error(labferry: Command, name: str) -> None:
     ended = labferry.run("verify", name)

@@ -121,6 +121,56 @@ def test_a_wrong_setting_is_one_clear_sentence(text: str, expected: str) -> None
     assert sentence(text) == expected
 
 
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        ("bucket = 's3://lab-runs/raw'", "the bucket's name alone, such as my-lab-runs"),
+        ("bucket = ' lab-runs '", "the bucket's name alone, such as my-lab-runs"),
+        ("endpoint_url = 'localhost:9000'", "it should be such as https://s3.example.org"),
+        ("endpoint_url = 'ftp://host'", "it should be such as https://s3.example.org"),
+        ("endpoint_url = 'http://'", "it should be such as https://s3.example.org"),
+        ("endpoint_url = 'http://host:99999'", "Port out of range"),
+        ("endpoint_url = 'http://user:word@host'", "a password stands in it"),
+        ("prefix = '../raw'", "no part between slashes may be empty, `.` or `..`"),
+        ("prefix = 'lab//raw'", "no part between slashes may be empty, `.` or `..`"),
+        ('prefix = "lab\\nraw"', "characters that cannot be printed"),
+        (f"prefix = '{'x' * 513}'", "it is longer than 512 bytes"),
+    ],
+)
+def test_what_no_request_could_name_is_refused_at_start(setting: str, expected: str) -> None:
+    store = f"bucket = 'lab-runs'\n{setting}" if not setting.startswith("bucket") else setting
+    text = SOUND.replace('bucket = "lab-runs"', store)
+    assert sentence(text).startswith(f"store.{setting.partition(' ')[0]}: ")
+    assert expected in sentence(text)
+    assert "word@" not in sentence(text)
+
+
+def test_the_arn_of_an_access_point_is_a_bucket() -> None:
+    arn = "arn:aws:s3:eu-central-1:123456789012:accesspoint/lab"
+    write(SOUND.replace("lab-runs", arn))
+    assert load_settings().store.bucket == arn
+
+
+@pytest.mark.parametrize("root", ["", "data/NovaSeq1", "~/NovaSeq1", "/data\\u0000"])
+def test_a_root_is_the_same_folder_from_wherever_labferry_is_called(root: str) -> None:
+    said = sentence(SOUND.replace("/data/NovaSeq1", root))
+    assert said.startswith("instruments.NovaSeq1.root: it should be the whole path of a folder")
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "quiet_s = inf",
+        "urgent_left_s = nan",
+        "[store]\nread_timeout_s = inf",
+        "[retry]\ncap_s = inf",
+    ],
+)
+def test_a_time_has_an_end(setting: str) -> None:
+    text = SOUND.replace("[store]", setting) if "[store]" in setting else SOUND + setting
+    assert "it should be a finite number" in sentence(text.replace("quiet_s = 60\nquiet", "quiet"))
+
+
 def test_a_file_that_is_not_toml_is_named_with_the_place() -> None:
     said = sentence("[store\nbucket = 1")
     assert said.startswith("labferry.toml: it cannot be read as TOML: ")

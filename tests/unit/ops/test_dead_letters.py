@@ -194,3 +194,12 @@ def test_a_buried_text_that_is_no_json_is_shown_as_it_is(
     ledger.bury("{ not json")
     assert facts(ledger, capsys)["messages"][-1] == {"text": "{ not json"}
     assert "{ not json" in listed(ledger, capsys)
+
+
+@pytest.mark.parametrize("named", [{"run": "seq/none"}, {"file": "seq/r1/none"}])
+def test_json_is_whole_or_not_there_at_all(
+    ledger: MemoryLedger, capsys: pytest.CaptureFixture[str], named: dict[str, Any]
+) -> None:
+    with pytest.raises(NotFound):
+        facts(ledger, capsys, **named)
+    assert capsys.readouterr().out == ""

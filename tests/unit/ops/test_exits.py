@@ -1,5 +1,9 @@
 """Does every error end in its exit code and one sentence?"""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from labferry.errors import (
@@ -53,6 +57,15 @@ def test_a_fault_of_our_own_shows_where_it_is(capsys: pytest.CaptureFixture[str]
     assert said.endswith(
         "labferry: this is a fault of labferry's; please report it with the above.\n"
     )
+
+
+def test_a_full_disk_is_no_fault_of_our_own() -> None:
+    command = [sys.executable, "-m", "ops", "profile", "list"]
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert ended.returncode == Exit.FAILED
+    assert ended.stderr.startswith("labferry: No space left on device. Make room where its output")
+    assert ended.stderr.count("\n") == 1
 
 
 def test_ctrl_c_ends_with_130() -> None:

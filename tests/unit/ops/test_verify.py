@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from labferry.clock import SystemClock
-from labferry.errors import BadListing, NotFound, StoreError
+from labferry.errors import BadListing, NotFound, SettingsError, StoreError
 from labferry.identity import RunKey
 from labferry.manifest import Gap
 from labferry.ports import Clock, ObjectStore
@@ -449,3 +449,10 @@ def test_a_failure_that_nobody_foresaw_is_raised_where_it_was_asked_for() -> Non
 
     with pytest.raises(ZeroDivisionError):
         look(Broken())
+
+
+def test_a_folder_is_no_file_for_a_report(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="it cannot be written"), written(tmp_path):
+        pass
+    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.parent.glob(f".{tmp_path.name}.*")) == []
