@@ -40,12 +40,17 @@ def run_state(facts: RunFacts) -> RunState:
     """Return where the run's newest generation is."""
     if facts.is_over:
         return RunState.CLOSED if is_lacking(facts) else RunState.COMPLETE
-    if not facts.sealed_ms:
+    if is_open(facts):
         rests_s = (facts.now_ms - facts.changed_ms) / 1000
         return RunState.STALE if facts.stale_s and rests_s > facts.stale_s else RunState.OPEN
     if any(facts.counts[state] for state in _STUCK) or (_given_up(facts) and not facts.closed):
         return RunState.INCOMPLETE
     return RunState.SEALED
+
+
+def is_open(facts: RunFacts) -> bool:
+    """Whether more of the run may come before its list of files is frozen."""
+    return not facts.is_over and not facts.sealed_ms
 
 
 def is_lacking(facts: RunFacts) -> bool:

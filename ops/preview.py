@@ -32,6 +32,8 @@ _BLOCK_BYTES = 1024 * 1024
 _THREADS = 16
 #: Asking for one object costs about as much as listing so many.
 _LISTED_FOR_ONE = 100
+#: The code of a file whose name no key can hold.
+_UNUSABLE = "bad_name"
 _REPLAYABLE = MOVE_OF[Event.REPLAY].sources
 
 
@@ -95,9 +97,13 @@ class Preview:
         self._layout = Layout(settings.store.prefix)
         self._shares: dict[str, str] = {}
 
-    def obstacles(self) -> list[str]:
-        """Return what stands in the way of all files now: they would be held until it is gone."""
+    def obstacles(self, runs: Iterable[RunKey]) -> list[str]:
+        """Return what stands in the way of files now: they would wait until it is gone."""
         found = [f"{one.name}: {one.message}" for one in self._open_breakers()]
+        for run in sorted(set(runs)):
+            if hold := self._ledger.find_hold(run):
+                step = f"`labferry release` lets {run} go on."
+                found.append(f"{run} is held by {hold.actor}: {hold.reason}. {step}")
         if why := self._endpoint_trouble():
             found.append(why)
         return found
@@ -162,7 +168,7 @@ class Preview:
             raise _Foreseen(Prediction.NO_OP, "it is verified")
         if state not in _REPLAYABLE:
             raise _Foreseen(Prediction.NO_OP, f"it is on its way: {state}")
-        if key is None:
+        if key is None or chosen.code == _UNUSABLE:  # on record under a name made for it
             raise _Foreseen(Prediction.FAIL, "no object key can hold its name")
         return key
 

@@ -65,7 +65,7 @@ def replay(settings: Settings, wish: Wish) -> Exit:
     records = Records(ledger=ledger, store=store, layout=Layout(settings.store.prefix))
     preview = Preview(settings, ledger, store)
     chosen = list({one.file: one for one in _chosen(ledger, records, wish)}.values())
-    obstacles = preview.obstacles() if chosen else []
+    obstacles = preview.obstacles(one.file.run for one in chosen) if chosen else []
     forecasts = preview.forecasts(chosen)
     if not wish.as_json:
         show_forecasts(forecasts, obstacles)

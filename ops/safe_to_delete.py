@@ -84,6 +84,8 @@ class Examiner:
         state = run_state(facts)
         if state is not RunState.COMPLETE:
             judgement.against(f"the run is {state}, not complete")
+        if word := self._ledger.out_of_custody().get(str(facts.run)):
+            judgement.against(f"its objects may go, says {word.actor}: {word.reason}")
         if facts.hold:
             judgement.against(f"it is held by {facts.hold.actor}: {facts.hold.reason}")
         for one, count in facts.counts.items():

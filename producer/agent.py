@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from threading import Event as Flag
 
-from labferry.completion import run_state
+from labferry.completion import is_open, run_state
 from labferry.errors import BrokerUnavailable, LedgerUnavailable, ShareUnavailable
 from labferry.feed import top_up
 from labferry.identity import Layout, RunKey
 from labferry.passes import Waiting
 from labferry.ports import Clock, Ledger
 from labferry.settings import Settings
+from labferry.source.done import Holds, Part
 from labferry.source.share import RunFolder, Share, list_share, run_path
 from labferry.states import State
 from labferry.telemetry import emit
@@ -46,6 +47,9 @@ _ENDS: tuple[tuple[type[Exception], Condition], ...] = (
     (LedgerUnavailable, Condition.LEDGER_UNAVAILABLE),
     (Stopped, Condition.STOPPED),
 )
+
+#: What the done rule finds of a run on record whose folder is gone.
+_GONE = Part(name="listing", holds=Holds.FAIL, looked_at="its folder is not at the source any more")
 
 
 class Agent:
@@ -163,7 +167,7 @@ class Agent:
         # A root on which no run is known may be another one: then nothing is gone.
         if not present.isdisjoint(active):
             for report in self._absent(share, [run for run in active if run not in present]):
-                yield report, Waiting(run=report.run)
+                yield self._lingering.judge(report)
 
     def _began(self, runs: Sequence[RunKey], listed_ms: int) -> NextRuns:
         if self._goes_by_next_runs:
@@ -220,13 +224,23 @@ class Agent:
             return RunReport(run=str(folder.run), failure=f"{type(error).__name__}: {error}")
 
     def _absent(self, share: Share, runs: Sequence[RunKey]) -> Iterator[RunReport]:
-        """Skip what was discovered in run folders that are gone, by name or altogether."""
+        """Skip what was discovered in run folders that are gone, by name or altogether; such a run
+        does not end by itself."""
+        profile = self._rules.profile
         for run in runs:
             facts = self._ledger.find_facts(run)
-            if facts and facts.counts[State.DISCOVERED]:
+            if facts is None or not (facts.counts[State.DISCOVERED] or is_open(facts)):
+                continue
+            vanished = 0
+            if facts.counts[State.DISCOVERED]:
                 folder = RunFolder(run=run, path=run_path(self._root, run))
-                vanished = skip_vanished(self._ledger, share, folder, self._rules.profile)
-                yield RunReport(run=str(run), state=run_state(facts), vanished=vanished)
+                vanished = skip_vanished(self._ledger, share, folder, profile)
+            yield RunReport(
+                run=str(run),
+                state=run_state(replace(facts, stale_s=profile.stale_s)),
+                vanished=vanished,
+                done=(_GONE,) if is_open(facts) else (),
+            )
 
     def _publish(self, report: InstrumentReport) -> InstrumentReport:
         """Publish what the instrument's window has room for."""

@@ -545,6 +545,36 @@ def test_a_run_folder_that_was_renamed_takes_its_files_to_the_new_name(lab: Lab)
     assert lab.state("a", RunKey("inst", "run2")) is State.DISCOVERED
 
 
+def test_an_open_run_whose_folder_is_gone_says_so_and_is_stale_in_time(lab: Lab) -> None:
+    lab.write("a")
+    lab.write("b", run=RunKey("inst", "other"))
+    agent = lab.agent(marker="done", stale_s=0.05)
+    once(agent)
+    once(agent)
+    lab.verify("a")
+    (lab.root / "run1").rename(lab.root.parent / "away")
+    once(agent)
+    (told,) = lab.ledger.passes()
+    (waiting,) = [one for one in told.waiting if one.run == str(RUN)]
+    assert waiting.lacks == ("listing: its folder is not at the source any more",)
+    eventually(lambda: lab.ledger.now_ms() - lab.facts().changed_ms > 50)
+    assert run_report(once(agent)).state == RunState.STALE
+    (alert,) = [one for one in lab.ledger.alerts() if one.key == f"stale:{RUN}"]
+    assert "its folder is not at the source any more" in alert.text
+
+
+def test_a_complete_run_whose_folder_is_gone_is_no_news(lab: Lab) -> None:
+    lab.write("a")
+    lab.write("b", run=RunKey("inst", "other"))
+    agent = lab.agent()
+    once(agent)
+    once(agent)
+    lab.verify("a")
+    lab.complete()
+    (lab.root / "run1").rename(lab.root.parent / "away")
+    assert [one.run for one in once(agent).runs] == ["inst/other"]
+
+
 def test_no_run_folder_is_gone_where_no_run_is_known(lab: Lab) -> None:
     lab.write("a")
     agent = lab.agent(settle_window_s=3600)

@@ -130,6 +130,10 @@ def hold(dock: Dock) -> None:
     dock.ledger.hold(RUN, ACT)
 
 
+def release(dock: Dock) -> None:
+    dock.ledger.end_custody(RUN, ACT)
+
+
 def link(dock: Dock) -> None:
     dock.source("link").symlink_to("/etc/passwd")
 
@@ -153,6 +157,7 @@ REFUSED: list[tuple[Callable[[Dock], None], str]] = [
     (lose_object, "1 file missing"),
     (lose_marker, "no completion marker"),
     (hold, "held by ada@lab"),
+    (release, "its objects may go, says ada@lab"),
     (late, "not complete"),
     (quarantine, "quarantined"),
 ]
