@@ -36,7 +36,11 @@ def _letters(ledger: Ledger, selector: Selector, notes: int) -> Iterable[DeadLet
 
 def _runs(ledger: Ledger, selector: Selector) -> list[RunKey]:
     if selector.run is None:
-        return [run for run in ledger.runs() if selector.may_be_in(run)]
+        runs = [run for run in ledger.runs() if selector.may_be_in(run)]
+        if selector.instrument is not None and not runs:  # a misspelt name is no good news
+            step = "`labferry status` lists the instruments and runs on record."
+            raise NotFound(what=f"a run of the instrument {selector.instrument}", step=step)
+        return runs
     if ledger.find_facts(selector.run) is None:
         raise NotFound(
             what=f"the run {selector.run}", step="`labferry status` lists the runs on record."

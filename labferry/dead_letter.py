@@ -24,6 +24,8 @@ _NO_ERRORS = frozenset({Event.YIELD, Event.REAPPEAR, Event.SKIP})
 _UNTOLD = Note(event=Event.QUARANTINE, kind=Kind.UNKNOWN, code="untold", message="")
 STATUS_OF = {State.QUARANTINED: "dead", State.DISCARDED: "discarded"}
 _REPLAYED = "replayed"
+#: The code of what is on record under a name made for it: no key can hold its own.
+UNUSABLE_NAME = "bad_name"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from labferry.clock import SystemClock
+from labferry.dead_letter import UNUSABLE_NAME
 from labferry.editions import edition, object_key
-from labferry.identity import MARKER_NAMES, Layout, RunKey
+from labferry.identity import MARKER_NAMES, FileKey, Layout, RunKey
 from labferry.inventory import Differences, compare, fact_line, sorted_lines
 from labferry.ports import Ledger, ObjectStore
 from labferry.source.claims import RunReader
@@ -185,8 +186,15 @@ class Comparison:
     def _needed(self, run: RunKey, *, is_over: bool) -> Iterator[bytes]:
         for path, record in self._ledger.records(run):
             is_safe = is_over and record.state is State.VERIFIED
-            if not is_safe and record.state not in _GIVEN_UP:
+            if is_safe or record.state in _GIVEN_UP:
+                continue
+            never_settled = record.state is State.QUARANTINED and not record.settled_ms
+            if not (never_settled and self._is_stand_in(run.file(path))):
                 yield f"{path}\n".encode()
+
+    def _is_stand_in(self, file: FileKey) -> bool:
+        """Whether its own name is one that no key can hold: under this one no source ever was."""
+        return any(note.code == UNUSABLE_NAME for note in self._ledger.history(file))
 
     def _compare_markers(self, drift: Drift, before: set[int]) -> None:
         prefix = self._layout.runs_prefix(drift.run)

@@ -14,6 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from labferry.breakers import Breaker, holds, in_force, names_of
+from labferry.dead_letter import UNUSABLE_NAME
 from labferry.editions import object_key
 from labferry.errors import BadName, StoreError
 from labferry.failures import Kind, classify
@@ -32,8 +33,6 @@ _BLOCK_BYTES = 1024 * 1024
 _THREADS = 16
 #: Asking for one object costs about as much as listing so many.
 _LISTED_FOR_ONE = 100
-#: The code of a file whose name no key can hold.
-_UNUSABLE = "bad_name"
 _REPLAYABLE = MOVE_OF[Event.REPLAY].sources
 
 
@@ -168,7 +167,7 @@ class Preview:
             raise _Foreseen(Prediction.NO_OP, "it is verified")
         if state not in _REPLAYABLE:
             raise _Foreseen(Prediction.NO_OP, f"it is on its way: {state}")
-        if key is None or chosen.code == _UNUSABLE:  # on record under a name made for it
+        if key is None or chosen.code == UNUSABLE_NAME:
             raise _Foreseen(Prediction.FAIL, "no object key can hold its name")
         return key
 

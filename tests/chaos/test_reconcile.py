@@ -11,7 +11,7 @@ from labferry.audit import Act, read_line
 from labferry.bucket_runs import runs_in_sight
 from labferry.errors import StoreError
 from labferry.identity import RunKey
-from labferry.records import Completion, Step
+from labferry.records import Completion, Fingerprint, Note, Step
 from labferry.s3.checksum import crc64nvme
 from labferry.states import Event, State
 from ops.drift import Comparison, Drift, Kind
@@ -114,6 +114,17 @@ def test_what_is_gone_other_or_unknown_is_reported_by_name(quay: Quay) -> None:
     written = {"PutObject", "DeleteObject", ABORT, COMPLETE, "CreateMultipartUpload"}
     assert not written & set(quay.proxy.operations[asked:])
     assert dock.state("gone") is State.VERIFIED
+
+
+def test_a_name_that_no_key_can_hold_is_not_said_to_be_gone(quay: Quay) -> None:
+    note = Note(event=Event.REFUSE, kind="permanent", code="bad_name", message="too long")
+    gone = Note(event=Event.REFUSE, kind="permanent", code="ENAMETOOLONG", message="too long")
+    quay.dock.run.mkdir(parents=True, exist_ok=True)
+    ledger = quay.dock.ledger
+    ledger.discover(RUN, [(path, Fingerprint(1, 2, 3, 4)) for path in ("made~0123", "other")])
+    steps = [Step(path="made~0123", note=note), Step(path="other", note=gone)]
+    ledger.move(RUN, Event.REFUSE, steps)
+    assert wrong(look(quay)) == {Kind.SOURCELESS: ["other"]}
 
 
 def test_a_marker_that_was_removed_is_reported(quay: Quay) -> None:

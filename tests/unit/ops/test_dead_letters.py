@@ -196,7 +196,9 @@ def test_a_buried_text_that_is_no_json_is_shown_as_it_is(
     assert "{ not json" in listed(ledger, capsys)
 
 
-@pytest.mark.parametrize("named", [{"run": "seq/none"}, {"file": "seq/r1/none"}])
+@pytest.mark.parametrize(
+    "named", [{"run": "seq/none"}, {"file": "seq/r1/none"}, {"instrument": "sec"}]
+)
 def test_json_is_whole_or_not_there_at_all(
     ledger: MemoryLedger, capsys: pytest.CaptureFixture[str], named: dict[str, Any]
 ) -> None:
