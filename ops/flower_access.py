@@ -6,6 +6,9 @@ import socket
 from labferry.errors import Refused, SettingsError
 from labferry.settings_watching import FlowerSettings, MonitorSettings
 
+#: Addresses that take a port on all of the host's.
+_EVERYWHERE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104  compared, not bound
+
 
 def flower_url(flower: FlowerSettings) -> str:
     """Return where a browser finds it."""
@@ -87,3 +90,15 @@ def check_port(section: str, address: str, port: int) -> None:
                 why=f"{address}:{port} cannot be bound ({error.strerror})",
                 step=f"Set [{section}] port, or LABFERRY_{section.upper()}__PORT, to a free one.",
             ) from error
+
+
+def check_apart(flower: FlowerSettings, monitor: MonitorSettings) -> None:
+    """Refuse one port for both where both are to run here. Raises: SettingsError."""
+    addresses = {flower.address, monitor.address}
+    meet = len(addresses) == 1 or bool(addresses & _EVERYWHERE)
+    if meet and flower.port == monitor.port != 0:
+        raise SettingsError(
+            field="monitor.port",
+            why=f"{monitor.port} is Flower's port, too",
+            step="Set [monitor] port, or LABFERRY_MONITOR__PORT, to another one.",
+        )

@@ -18,7 +18,7 @@ from ops.doctor import examine, exit_of, print_findings
 from ops.doctor.finding import Verdict
 from ops.embedded import Valkey
 from ops.exits import Exit
-from ops.flower_access import check_flower, check_monitor, flower_url, monitor_url
+from ops.flower_access import check_apart, check_flower, check_monitor, flower_url, monitor_url
 from ops.interrupts import Interrupted, Interrupts
 from ops.loopback import HOST
 from ops.processes import Children, Program
@@ -46,6 +46,7 @@ def run_up(settings: Settings, config: Path | None, data: Path) -> None:
                 _lock(data, put_away)
             check_flower(settings.flower)
             check_monitor(settings.monitor)
+            check_apart(settings.flower, settings.monitor)
             valkey = _start_valkey(data, interrupts, put_away) if embeds else None
             adopt_environment(
                 child_environment(config, _urls(settings, valkey), without=("FLOWER_",))
