@@ -867,19 +867,25 @@ def test_two_agents_on_one_root_do_no_harm(lab: Lab) -> None:
         while not stop.is_set():
             reports.append(agent.make_pass(lambda: False))
 
+    def is_sealed() -> bool:
+        facts = lab.ledger.find_facts(RUN)  # None until the first look
+        return facts is not None and run_state(facts) is RunState.SEALED
+
     threads = [threading.Thread(target=look_after, args=(agent,)) for agent in agents]
     for thread in threads:
         thread.start()
-    (lab.root / "run1").mkdir()
-    for number in range(400):
-        whole = lab.root.parent / "whole"
-        whole.write_bytes(b"x" * number)
-        whole.rename(lab.root / f"run1/{number}")
-    eventually(lambda: run_state(lab.facts()) is RunState.SEALED)
-    eventually(lambda: len(lab.wakeups.bundles) >= 400)
-    stop.set()
-    for thread in threads:
-        thread.join()
+    try:
+        (lab.root / "run1").mkdir()
+        for number in range(400):
+            whole = lab.root.parent / "whole"
+            whole.write_bytes(b"x" * number)
+            whole.rename(lab.root / f"run1/{number}")
+        eventually(is_sealed)
+        eventually(lambda: len(lab.wakeups.bundles) >= 400)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
     assert not any(report.failed for report in reports)
     assert lab.counts() == {State.ELIGIBLE: 400}
     assert sum(run_report(report).new for report in reports if report.runs) >= 400
