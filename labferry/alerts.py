@@ -154,7 +154,8 @@ def custody_text(run: RunKey, key: str, fault: str) -> str:
     return (
         f"{run}: {key} was proven, and is {fault} in the bucket now. Keep the source if it is "
         f"still there, and find out who did that: `labferry verify {quote(str(run))}`. Was it "
-        f"meant? Then `labferry custody {quote(str(run))} --release`."
+        f"meant? Then `labferry custody {quote(str(run))} --release`. If not, what is gone is sent "
+        f"again by `labferry replay --run {quote(str(run))}`."
     )
 
 

@@ -26,6 +26,8 @@ STATUS_OF = {State.QUARANTINED: "dead", State.DISCARDED: "discarded"}
 _REPLAYED = "replayed"
 #: The code of what is on record under a name made for it: no key can hold its own.
 UNUSABLE_NAME = "bad_name"
+#: The codes of a verified file whose object is not in the bucket any more, or is another one.
+OBJECT_MISSING, OBJECT_REPLACED = "object_missing", "object_replaced"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +133,18 @@ def find_letter(file: FileKey, record: FileRecord, history: Iterable[Note]) -> D
         return None
     at_ms = buried[-1].at_ms if buried else record.changed_ms
     return DeadLetter(file=file, at_ms=at_ms, record=record, notes=notes)
+
+
+def loss(key: str, code: str, *, at_ms: int = 0) -> Note:
+    """Return what makes a verified file a dead letter: its object is not as it was."""
+    return Note(
+        event=Event.LOSE,
+        kind=Kind.PERMANENT,
+        code=code,
+        message=f"{key} was verified and is not in the bucket as it was. "
+        "Find out who changed it, then replay the file.",
+        at_ms=at_ms,
+    )
 
 
 def reason_document(letter: DeadLetter) -> bytes:

@@ -94,6 +94,16 @@ def compare(expected: Iterator[bytes], found: Iterator[bytes]) -> Differences:
     return report
 
 
+def missing_names(expected: Iterator[bytes], found: Iterator[bytes]) -> Iterator[str]:
+    """Yield the names of sorted fact lines that are expected and not found."""
+    have = next(found, None)
+    for wanted in map(_name, expected):
+        while have is not None and _name(have) < wanted:
+            have = next(found, None)
+        if have is None or _name(have) != wanted:
+            yield wanted.decode()
+
+
 def _name(line: bytes | None) -> bytes:
     return line.partition(b"\0")[0] if line is not None else b""
 

@@ -14,7 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from labferry.breakers import Breaker, holds, in_force, names_of
-from labferry.dead_letter import UNUSABLE_NAME
+from labferry.dead_letter import OBJECT_MISSING, UNUSABLE_NAME, DeadLetter
 from labferry.editions import object_key
 from labferry.errors import BadName, StoreError
 from labferry.failures import Kind, classify
@@ -47,12 +47,17 @@ class Prediction(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """A file to be sent in again; `fingerprint` and `code` are of the error it stopped with."""
+    """A file to be sent in again; `fingerprint` and `code` are of the error it stopped with.
+
+    One whose object is gone is verified on record; `lost` is the dead letter that it is to be, and
+    all else is the letter's.
+    """
 
     file: FileKey
     record: FileRecord
     fingerprint: str = ""
     code: str = ""
+    lost: DeadLetter | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +161,8 @@ class Preview:
             revised = None if found == chosen.record.fingerprint else found
             stored = None if key in absent else self._ask(key, is_blind=is_blind)
             prediction, why = _compare(stored, path, found, is_revised=revised is not None)
+            if stored is None and chosen.code == OBJECT_MISSING:
+                why = f"its object is gone; {why}"
         except _Foreseen as foreseen:
             prediction, why = foreseen.prediction, foreseen.why
         return Forecast(chosen=chosen, prediction=prediction, why=why, revised=revised)

@@ -26,8 +26,8 @@ from ops.overview import read_run_key
 from ops.shown import terminal
 
 _NEXT = {
-    Kind.MISSING: "find out who removed them, and keep the source. In a run that is not complete "
-    "they become dead letters, to be replayed; of a complete one nothing is sent again",
+    Kind.MISSING: "find out who removed them, and keep the source: `labferry replay --run RUN` "
+    "sends them again",
     Kind.DIFFERENT: "find out who replaced them; nothing was overwritten by labferry",
     Kind.UNKNOWN: "`labferry reconcile --rebuild` takes over what can be proven",
     Kind.SOURCELESS: "look at the instrument; `labferry close` ends a run without them",

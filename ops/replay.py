@@ -26,6 +26,7 @@ from labferry.settings import Settings
 from labferry.states import MOVE_OF, Event, State
 from ops.consent import consent
 from ops.exits import Exit
+from ops.losses import Losses, put_on_record
 from ops.preview import Chosen, Forecast, Prediction, Preview
 from ops.preview_view import show_forecasts
 from ops.shown import counted
@@ -42,7 +43,7 @@ _REPLAYABLE = MOVE_OF[Event.REPLAY].sources
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What the operator wants: `given_up` takes in files that were discarded."""
+    """What the operator wants: `given_up` takes in files that were discarded, or lost."""
 
     selector: Selector
     act: Act
@@ -62,9 +63,11 @@ def replay(settings: Settings, wish: Wish) -> Exit:
     wish.selector.require()
     ledger = open_ledger(settings.ledger)
     store = open_store(settings.store)
-    records = Records(ledger=ledger, store=store, layout=Layout(settings.store.prefix))
+    layout = Layout(settings.store.prefix)
+    records = Records(ledger=ledger, store=store, layout=layout)
+    losses = Losses(ledger=ledger, store=store, layout=layout, records=records)
     preview = Preview(settings, ledger, store)
-    chosen = list({one.file: one for one in _chosen(ledger, records, wish)}.values())
+    chosen = list({one.file: one for one in _chosen(ledger, records, losses, wish)}.values())
     obstacles = preview.obstacles(one.file.run for one in chosen) if chosen else []
     forecasts = preview.forecasts(chosen)
     if not wish.as_json:
@@ -76,6 +79,7 @@ def replay(settings: Settings, wish: Wish) -> Exit:
     count = sum(one.prediction is not Prediction.FAIL for one in forecasts)
     consent(f"Send in {count:,} of {counted(len(forecasts))} again?", yes=wish.yes)
     _take_back(records, forecasts)
+    put_on_record(ledger, [lost for one in forecasts if (lost := one.chosen.lost)])
     batch = begin(ledger, wish, forecasts)
     if wish.detach:
         _say_begun(batch, as_json=wish.as_json)
@@ -134,11 +138,11 @@ def _items(forecasts: Sequence[Forecast], causes: Sequence[str]) -> Iterator[Ite
         yield item if stage is None or is_to_prove else item.end(stage, one.why)
 
 
-def _chosen(ledger: Ledger, records: Records, wish: Wish) -> Iterator[Chosen]:
+def _chosen(ledger: Ledger, records: Records, losses: Losses, wish: Wish) -> Iterator[Chosen]:
     """Yield the files that are meant; one may come twice."""
     selector, now_ms = wish.selector, ledger.now_ms()
     if selector.file is not None and wish.given_up:
-        yield _named(ledger, records, selector.file)
+        yield _named(ledger, records, losses, selector.file)
         return
     for letter in chosen_letters(ledger, selector, now_ms=now_ms, notes=_CAUSE):
         yield _of_letter(letter)
@@ -146,6 +150,9 @@ def _chosen(ledger: Ledger, records: Records, wish: Wish) -> Iterator[Chosen]:
         for letter in _discarded(ledger, records, selector):
             if selector.matches(letter, now_ms):
                 yield _of_letter(letter)
+        for lost in losses.of_run(selector.run) if selector.run else ():
+            if selector.matches(lost, now_ms):
+                yield replace(_of_letter(lost), lost=lost)
 
 
 def _discarded(ledger: Ledger, records: Records, selector: Selector) -> Iterator[DeadLetter]:
@@ -172,17 +179,18 @@ def _given_up(ledger: Ledger, records: Records, facts: RunFacts) -> Iterator[Arc
             yield ArchivedFile(path=path, record=record, history=history)
 
 
-def _named(ledger: Ledger, records: Records, file: FileKey) -> Chosen:
+def _named(ledger: Ledger, records: Records, losses: Losses, file: FileKey) -> Chosen:
     facts = ledger.find_facts(file.run)
     if facts is not None and facts.archive is not None:
         one = records.get(file, facts.archive)
-        record, history = one.record, one.history
     elif (found := ledger.find_record(file)) is not None:
-        record, history = found, tuple(ledger.history(file))
+        one = ArchivedFile(path=file.path, record=found, history=tuple(ledger.history(file)))
     else:
         raise NotFound(what=f"the file {file}", step="KEY is INSTRUMENT/RUN/PATH.")
-    letter = find_letter(file, record, history)
-    return _of_letter(letter) if letter else Chosen(file=file, record=record)
+    if lost := losses.of_file(file, one):
+        return replace(_of_letter(lost), lost=lost)
+    letter = find_letter(file, one.record, one.history)
+    return _of_letter(letter) if letter else Chosen(file=file, record=one.record)
 
 
 def _of_letter(letter: DeadLetter) -> Chosen:

@@ -93,7 +93,8 @@ def replay_files(
 ) -> None:
     """Send files in again, also such as were discarded: shows what would become of each first.
 
-    One file of each cause goes first. What is verified is never uploaded again.
+    One file of each cause goes first. What is verified is uploaded again only where --run or --file
+    names it and its object is gone.
     """
     from labferry.ledger import open_ledger
     from ops.consent import act_of

@@ -14,6 +14,7 @@ from threading import Event as Flag
 from typing import BinaryIO
 
 from labferry.completion import NextStep, next_step
+from labferry.dead_letter import OBJECT_MISSING, OBJECT_REPLACED, loss
 from labferry.editions import object_key
 from labferry.errors import ObjectConflict, StoreError
 from labferry.events import run_event
@@ -21,7 +22,7 @@ from labferry.identity import Layout, RunKey
 from labferry.inventory import Differences, compare, fact_line, sorted_lines
 from labferry.manifest import Marker, marker_bytes
 from labferry.ports import Leadership, Ledger, ObjectStore
-from labferry.records import Completion, Note, RunFacts, Step
+from labferry.records import Completion, RunFacts, Step
 from labferry.s3.checksum import crc64nvme
 from labferry.states import Event
 from labferry.telemetry import emit
@@ -158,15 +159,8 @@ class Completer:
         found = self._store.find_object(key)
         if found and (found.etag, found.size) == (record.evidence.etag, record.fingerprint.size):
             return True
-        code = "object_replaced" if found else "object_missing"
-        note = Note(
-            event=Event.LOSE,
-            kind="permanent",
-            code=code,
-            message=f"{key} was verified and is not in the bucket as it was. "
-            "Find out who changed it, then replay the file.",
-        )
-        self._ledger.move(run, Event.LOSE, [Step(path=path, note=note)])
+        code = OBJECT_REPLACED if found else OBJECT_MISSING
+        self._ledger.move(run, Event.LOSE, [Step(path=path, note=loss(key, code))])
         emit("file.lost", level=logging.ERROR, run=str(run), file=path, code=code)
         return False
 

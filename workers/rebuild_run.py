@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
 from labferry.audit import Act
-from labferry.dead_letter import DeadLetter
+from labferry.dead_letter import OBJECT_MISSING, OBJECT_REPLACED, DeadLetter
 from labferry.identity import FileKey, Layout
 from labferry.inventory import sorted_lines
 from labferry.manifest import Entry, LeftOut, Marker
@@ -26,7 +26,7 @@ from workers.adoption import Adoption, Lost, Proven, Standing
 from workers.complete import completion_of
 from workers.rebuild_report import Rebuilt
 from workers.testimony import Generation, Testimony
-from workers.witness import MISSING, REPLACED, Witness
+from workers.witness import Witness
 
 #: Files of one call to the ledger, and how many are proven at a time.
 _BATCH, _THREADS = 200, 8
@@ -132,7 +132,7 @@ class _Run:
             seen = self._seen(entry)
             if not isinstance(evidence, str):
                 proven.append(Proven(entry.path, number, seen, evidence))
-            elif evidence in (MISSING, REPLACED):
+            elif evidence in (OBJECT_MISSING, OBJECT_REPLACED):
                 lost.append(Lost(entry.path, seen, evidence, entry.key))
             else:
                 self.report.unproven.add([f"{entry.path}: {evidence}"])

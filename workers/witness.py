@@ -6,6 +6,7 @@ checksum that the manifest or the source has; what a manifest claims beyond that
 
 import os
 
+from labferry.dead_letter import OBJECT_MISSING, OBJECT_REPLACED
 from labferry.errors import (
     ChecksumMismatch,
     ShareUnavailable,
@@ -21,8 +22,6 @@ from labferry.settings import Settings
 from labferry.source.scan import fingerprint_by
 from workers.evidence import Content, Prover
 from workers.source import RunFolder, check_share
-
-MISSING, REPLACED = "object_missing", "object_replaced"
 
 
 class _Alone:
@@ -68,9 +67,9 @@ class Witness:
         """Return the proof of a manifest's file, or why there is none. Raises: StoreError."""
         stored, content = self._store.find_object(entry.key), Content(entry.size, entry.checksum)
         if stored is None:
-            return MISSING
+            return OBJECT_MISSING
         if stored.etag != entry.etag:
-            return REPLACED
+            return OBJECT_REPLACED
         told = Level(entry.evidence)
         try:
             if told is Level.A or self._prover.attests(stored) or stored.size != entry.size:
@@ -78,7 +77,7 @@ class Witness:
             # By this ETag it is the object that was proven so well then.
             self._prover.accept(entry.key, told)
         except ChecksumMismatch:
-            return REPLACED
+            return OBJECT_REPLACED
         except WeakEvidence as error:
             return str(error)
         return Evidence(

@@ -29,8 +29,9 @@ def look_at_host(settings: Settings) -> Iterator[Finding]:
     """Yield what is right and wrong with this host."""
     yield _packages()
     yield _flower(settings)
+    owners: dict[str, str] = {}
     for name, instrument in settings.instruments.items():
-        yield from _share(name, instrument, _had_runs(settings, name))
+        yield from _share(name, instrument, _had_runs(settings, name), owners)
 
 
 def _packages() -> Finding:
@@ -67,8 +68,12 @@ def _had_runs(settings: Settings, instrument: str) -> Callable[[], bool]:
 
 
 def _share(
-    name: str, instrument: InstrumentSettings, had_runs: Callable[[], bool]
+    name: str,
+    instrument: InstrumentSettings,
+    had_runs: Callable[[], bool],
+    owners: dict[str, str],
 ) -> Iterator[Finding]:
+    """Yield what is told of an instrument's share; `owners` has whose each run folder is."""
     try:
         share = list_share(instrument.root, name, instrument.resolved(), had_runs)
     except ShareUnavailable as error:
@@ -76,7 +81,15 @@ def _share(
         return
     for what in (*share.unreadable, *share.unusable):
         yield SHARE.warning(name, what, "Let labferry's account read it, or rename it.")
+    for other in sorted(_owners(name, share, owners) - {name}):
+        what = f"run folders below {share.root} are {other}'s too: they go up twice"
+        yield SHARE.warning(name, what, "Give each instrument a root of its own.")
     yield _readable(name, share)
+
+
+def _owners(name: str, share: Share, owners: dict[str, str]) -> set[str]:
+    folders = (os.path.realpath(os.fsdecode(run.path)) for run in share.runs)
+    return {owners.setdefault(folder, name) for folder in folders}
 
 
 def _readable(name: str, share: Share) -> Finding:

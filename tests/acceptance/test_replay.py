@@ -157,6 +157,42 @@ def test_a_verified_file_is_a_no_op_on_record_and_is_not_sent(few: Refused) -> N
     assert started.act.what == f"replay: batch {batch['batch']} of 1 file"
 
 
+def test_what_was_deleted_after_its_run_was_complete_is_sent_again(few: Refused) -> None:
+    few.mend()
+    assert few.facts("dead-letters", "requeue", "--all", *REASON, "--yes")[0] == 0
+    few.site.until(lambda: 1 in few.site.ledger.markers(RUN), "the run complete")
+    one, sourceless, *_ = few.bad
+    folder = few.site.roots["scope"] / RUN.run
+    content = (folder / one.path).read_bytes()
+    (folder / sourceless.path).unlink()
+    client, bucket = few.site.client(), few.site.store_settings.bucket
+    for file in (one, sourceless):
+        client.delete_object(Bucket=bucket, Key=few.site.layout.raw(file))
+    replay = ("replay", "--run", str(RUN), *REASON)
+
+    code, shown = few.facts(*replay, "--dry-run")
+    items = {item["file"]: item for item in shown["items"]}
+    assert (code, set(items)) == (0, {str(one), str(sourceless)})
+    assert items[str(one)]["prediction"] == "would upload"
+    assert "its object is gone" in items[str(one)]["why"]
+    assert items[str(sourceless)]["prediction"] == "would fail again"
+    assert few.states() == {State.VERIFIED: FEW}, "a look changes nothing"
+
+    code, batch = few.facts(*replay, "--yes")
+    assert (code, few.outcomes(batch)) == (3, {"verified": 1, "left": 1})
+    assert few.site.body(client, few.site.layout.raw(one)) == content
+    letter = few.history(sourceless)[-1]
+    assert (few.record(sourceless).state, letter.code) == (State.QUARANTINED, "object_missing")
+    assert few.site.ledger.markers(RUN) == {1}, "a file is lost: no second marker"
+
+    assert few.labferry("close", str(RUN), *REASON, "--yes").returncode == 0
+    few.site.until(lambda: 2 in few.site.ledger.markers(RUN), "the next generation")
+    found = few.site.run("verify", str(RUN)).stdout
+    missing = [line for line in found.splitlines() if line.split()[0] == "missing"]
+    assert len(missing) == 1, "the first manifest named both"
+    assert missing[0].endswith(few.site.layout.raw(sourceless))
+
+
 def test_two_batches_over_the_same_files_send_each_once(few: Refused) -> None:
     few.mend()
     command = ("dead-letters", "requeue", "--all", *REASON, "--yes", "--json")

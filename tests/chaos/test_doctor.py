@@ -287,6 +287,18 @@ def test_a_share_that_is_away_or_came_back_empty_is_bad(
     assert host(empty)["scope"] is BAD
 
 
+def test_two_instruments_over_the_same_run_folders_are_a_warning(
+    make: Make, tmp_path: Path
+) -> None:
+    settings = make()
+    (tmp_path / "link").symlink_to(settings.instruments["scope"].root)
+    twin = settings.instruments["scope"].model_copy(update={"root": tmp_path / "link"})
+    settings.instruments["twin"] = twin
+    warned = [one for one in look_at_host(settings) if one.verdict is Verdict.WARNING]
+    assert [one.check for one in warned] == ["twin"]
+    assert "scope's too" in warned[0].seen
+
+
 def test_the_host_is_looked_at_beside_a_ledger_of_another_version(
     make: Make, tmp_path: Path, valkey: Valkey
 ) -> None:

@@ -39,7 +39,9 @@ from ops.close import Closing
 from ops.drift import Comparison, Kind
 from ops.exits import Exit
 from ops.explain import explain
+from ops.losses import Losses
 from ops.overview import read_overview
+from ops.preview import Chosen
 from ops.replay import Wish, _chosen
 from ops.verify import Verification
 from ops.verify_report import Verdict
@@ -86,6 +88,12 @@ class Yard:
 
     def records(self, ledger: Ledger | None = None, store: ObjectStore | None = None) -> Records:
         return Records(ledger=ledger or self.ledger, store=store or self.store, layout=self.layout)
+
+    def chosen(self, wish: Wish) -> list[Chosen]:
+        """Return what a replay would mean."""
+        records = self.records()
+        losses = Losses(ledger=self.ledger, store=self.store, layout=self.layout, records=records)
+        return list(_chosen(self.ledger, records, losses, wish))
 
     def put_away(self, **ports: Any) -> bool:
         return self.records(**ports).put_away(RUN, keep_ms=0)
@@ -384,7 +392,7 @@ def test_status_counts_the_files_of_a_run_that_was_put_away(yard: Yard) -> None:
 def test_a_replay_of_a_verified_file_that_was_put_away_does_nothing(yard: Yard) -> None:
     assert yard.put_away()
     wish = Wish(selector=read_selector(file=str(RUN.file("a.txt"))), act=ACT, given_up=True)
-    [chosen] = _chosen(yard.ledger, yard.records(), wish)
+    [chosen] = yard.chosen(wish)
     assert chosen.record.state is State.VERIFIED
     assert yard.facts().archive is not None
 
@@ -418,12 +426,26 @@ def test_a_replay_of_what_was_given_up_takes_its_records_back_once_it_is_agreed_
     assert [one["file"] for one in json.loads(capsys.readouterr().out)["items"]] == [f"{RUN}/lost"]
     assert yard.facts().archive is not None, "a look changes nothing"
     named = replace(wish, selector=read_selector(file=str(RUN.file("lost"))))
-    found = [list(_chosen(yard.ledger, yard.records(), one)) for one in (wish, named)]
+    found = [yard.chosen(one) for one in (wish, named)]
     assert found[0] == found[1] != [], "its cause is known also by its name"
     assert replays.replay(settings, replace(wish, yes=True, detach=True)) is Exit.DONE
     assert yard.facts().archive is None
     assert yard.ledger.act(RUN, Event.REPLAY, [Step(path="lost")], ACT) == [Outcome.DONE]
     assert yard.facts().generation == 2
+
+
+@pytest.mark.parametrize("named", [{"run": str(RUN)}, {"file": str(RUN.file("d/b.txt"))}])
+def test_a_file_whose_object_is_gone_is_meant_by_a_replay(yard: Yard, named: Any) -> None:
+    wish = Wish(selector=read_selector(**named), act=ACT, given_up=True)
+    del yard.store.objects[yard.layout.raw(RUN.file("d/b.txt"))]
+    [before] = yard.chosen(wish)
+    assert yard.put_away()
+    [after] = yard.chosen(wish)
+    for chosen in (before, after):
+        assert (chosen.file.path, chosen.code) == ("d/b.txt", "object_missing")
+        assert chosen.lost is not None
+    yard.ledger.end_custody(RUN, ACT)
+    assert all(one.lost is None for one in yard.chosen(wish)), "it may be gone"
 
 
 def test_a_run_that_was_put_away_cannot_be_closed(yard: Yard) -> None:

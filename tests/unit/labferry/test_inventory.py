@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labferry import inventory
-from labferry.inventory import compare, fact_line, sorted_lines
+from labferry.inventory import compare, fact_line, missing_names, sorted_lines
 
 
 def lines(*names: str) -> list[bytes]:
@@ -26,6 +26,12 @@ def test_missing_different_and_unexpected_are_told_apart() -> None:
     report = compare(iter(lines("a", "b", "c", "d")), iter(found))
     assert not report.whole
     assert (report.missing, report.different, report.unexpected) == (["a", "c"], ["b"], ["x"])
+
+
+@given(st.sets(st.sampled_from("abcdefgh")), st.sets(st.sampled_from("abcdefgh")))
+def test_names_that_only_one_list_has_are_missing(expected: set[str], found: set[str]) -> None:
+    missing = missing_names(iter(lines(*sorted(expected))), iter(lines(*sorted(found))))
+    assert list(missing) == sorted(expected - found)
 
 
 def test_equal_counts_of_other_names_are_not_whole() -> None:
