@@ -10,6 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from mmap import mmap
 from typing import NamedTuple
 
 from labferry.concurrency import Concurrency
@@ -130,7 +131,8 @@ class PartSender:
                 self._save(receipts)
 
     def _send_next(self) -> None:
-        # One buffer for all parts: new memory for each costs as much as the sending.
+        # One buffer for all parts: new memory for each costs as much as the sending. Not the
+        # allocator's: it would keep as much for a thread that is over.
         buffer = memoryview(b"")
         while True:
             with self.source.in_order():
@@ -138,7 +140,7 @@ class PartSender:
                     return
                 size = min(self.upload.part_size, self.source.size - self._offset(number))
                 if size > len(buffer):
-                    buffer = memoryview(bytearray(size))
+                    buffer = memoryview(mmap(-1, size))
                 part = self._read(number, buffer[:size])
             self._record(number, part)
             part = part._replace(etag=self._put(number, buffer[:size], part.crc64))
