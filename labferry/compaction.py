@@ -71,6 +71,15 @@ class Records:
         emit("run.taken_back", run=str(run), files=facts.archive.files)
         return True
 
+    def files(self, facts: RunFacts) -> Iterator[ArchivedFile]:
+        """Yield every file of a run with its history, wherever its records are; one may come twice.
+
+        Raises: StoreError, LedgerUnavailable, MalformedMessage.
+        """
+        if facts.archive is not None:
+            return self.archived(facts.run, facts.archive)
+        return self._ledger.archived_files(facts.run)
+
     def archived(self, run: RunKey, archive: Archive) -> Iterator[ArchivedFile]:
         """Yield the files of an archive, none before all of it is seen to be what was written.
 

@@ -135,7 +135,7 @@ def find_letter(file: FileKey, record: FileRecord, history: Iterable[Note]) -> D
     return DeadLetter(file=file, at_ms=at_ms, record=record, notes=notes)
 
 
-def loss(key: str, code: str, *, at_ms: int = 0) -> Note:
+def loss(key: str, code: str) -> Note:
     """Return what makes a verified file a dead letter: its object is not as it was."""
     return Note(
         event=Event.LOSE,
@@ -143,7 +143,6 @@ def loss(key: str, code: str, *, at_ms: int = 0) -> Note:
         code=code,
         message=f"{key} was verified and is not in the bucket as it was. "
         "Find out who changed it, then replay the file.",
-        at_ms=at_ms,
     )
 
 

@@ -49,6 +49,8 @@ class Losses:
             paths = self._absent(facts)
         except StoreError:
             return  # the preview says so
+        if not paths:
+            return
         for one in self._verified(facts):
             if one.path in paths and (lost := self._letter(run.file(one.path), one)):
                 yield lost
@@ -69,9 +71,9 @@ class Losses:
                 return None
         except StoreError:
             return None
-        note = loss(key, OBJECT_MISSING, at_ms=self._ledger.now_ms())
         record = replace(one.record, state=State.QUARANTINED)
-        return DeadLetter(file=file, at_ms=note.at_ms, record=record, notes=(note,))
+        note = loss(key, OBJECT_MISSING)
+        return DeadLetter(file=file, at_ms=self._ledger.now_ms(), record=record, notes=(note,))
 
     def _absent(self, facts: RunFacts) -> set[str]:
         """Return the paths of verified files that a listing does not show."""
@@ -91,16 +93,8 @@ class Losses:
                 yield fact_line(one.key, 0, "")
 
     def _verified(self, facts: RunFacts) -> Iterator[ArchivedFile]:
-        """Yield verified files, those of the first series without their history."""
-        run = facts.run
-        if facts.archive is not None:
-            files: Iterable[ArchivedFile] = self._records.archived(run, facts.archive)
-            yield from (one for one in files if one.record.state is State.VERIFIED)
-            return
-        for path, record in self._ledger.records(run):
-            if record.state is State.VERIFIED:
-                history = tuple(self._ledger.history(run.file(path))) if record.series else ()
-                yield ArchivedFile(path=path, record=record, history=history)
+        files = self._records.files(facts)
+        return (one for one in files if one.record.state is State.VERIFIED)
 
     def _key(self, file: FileKey, one: ArchivedFile) -> str:
         return self._layout.edition(file, edition_after(one.history))

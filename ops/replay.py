@@ -19,7 +19,6 @@ from labferry.errors import NotFound, Refused
 from labferry.identity import FileKey, Layout
 from labferry.ledger import open_ledger
 from labferry.ports import Ledger
-from labferry.records import RunFacts
 from labferry.s3.store import open_store
 from labferry.selector import Selector
 from labferry.settings import Settings
@@ -160,23 +159,11 @@ def _discarded(ledger: Ledger, records: Records, selector: Selector) -> Iterator
         facts = ledger.find_facts(run)
         if facts is None or not facts.counts[State.DISCARDED]:
             continue
-        for one in _given_up(ledger, records, facts):
-            letter = find_letter(run.file(one.path), one.record, one.history)
-            if letter is not None:
-                yield letter
-
-
-def _given_up(ledger: Ledger, records: Records, facts: RunFacts) -> Iterator[ArchivedFile]:
-    run = facts.run
-    if facts.archive is not None:
-        for one in records.archived(run, facts.archive):
+        for one in records.files(facts):
             if one.record.state is State.DISCARDED:
-                yield one
-        return
-    for path, record in ledger.records(run):
-        if record.state is State.DISCARDED:
-            history = tuple(ledger.history(run.file(path)))
-            yield ArchivedFile(path=path, record=record, history=history)
+                letter = find_letter(run.file(one.path), one.record, one.history)
+                if letter is not None:
+                    yield letter
 
 
 def _named(ledger: Ledger, records: Records, losses: Losses, file: FileKey) -> Chosen:

@@ -14,7 +14,7 @@ from typing import Any, TextIO
 from labferry.compaction import Records
 from labferry.completion import RunState, run_state
 from labferry.dead_letter import iso
-from labferry.editions import edition_after, object_key
+from labferry.editions import edition_after
 from labferry.identity import Layout, RunKey
 from labferry.inventory import sorted_lines
 from labferry.ports import Ledger, ObjectStore
@@ -133,20 +133,13 @@ class Examiner:
                 yield path, {"state": record.state}
 
     def _records(self, facts: RunFacts) -> Iterator[tuple[str, FileRecord, str]]:
-        if facts.archive is not None:
-            records = Records(ledger=self._ledger, store=self._store, layout=self._layout)
-            for one in records.archived(facts.run, facts.archive):
-                key = ""
-                if one.record.state is State.VERIFIED:
-                    file = facts.run.file(one.path)
-                    key = self._layout.edition(file, edition_after(one.history))
-                yield one.path, one.record, key
-            return
-        for path, record in self._ledger.records(facts.run):
+        records = Records(ledger=self._ledger, store=self._store, layout=self._layout)
+        for one in records.files(facts):
             key = ""
-            if record.state is State.VERIFIED:
-                key = object_key(self._ledger, self._layout, facts.run.file(path), record)
-            yield path, record, key
+            if one.record.state is State.VERIFIED:
+                file = facts.run.file(one.path)
+                key = self._layout.edition(file, edition_after(one.history))
+            yield one.path, one.record, key
 
 
 def _proof(record: FileRecord, key: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from labferry.errors import LedgerUnavailable, Refused, SettingsError, ShareUnavailable
 from labferry.ledger import open_ledger
 from labferry.settings import InstrumentSettings, Settings
-from labferry.source.share import Share, list_share
+from labferry.source.share import Share, list_share, run_path
 from ops.doctor.finding import Area, Finding
 from ops.flower_access import check_exposure
 from ops.shown import counted
@@ -29,7 +29,7 @@ def look_at_host(settings: Settings) -> Iterator[Finding]:
     """Yield what is right and wrong with this host."""
     yield _packages()
     yield _flower(settings)
-    owners: dict[str, str] = {}
+    owners: dict[bytes, str] = {}
     for name, instrument in settings.instruments.items():
         yield from _share(name, instrument, _had_runs(settings, name), owners)
 
@@ -71,7 +71,7 @@ def _share(
     name: str,
     instrument: InstrumentSettings,
     had_runs: Callable[[], bool],
-    owners: dict[str, str],
+    owners: dict[bytes, str],
 ) -> Iterator[Finding]:
     """Yield what is told of an instrument's share; `owners` has whose each run folder is."""
     try:
@@ -87,8 +87,9 @@ def _share(
     yield _readable(name, share)
 
 
-def _owners(name: str, share: Share, owners: dict[str, str]) -> set[str]:
-    folders = (os.path.realpath(os.fsdecode(run.path)) for run in share.runs)
+def _owners(name: str, share: Share, owners: dict[bytes, str]) -> set[str]:
+    root = share.root.resolve()  # once: a share is slow, and has thousands of runs
+    folders = (run_path(root, one.run) for one in share.runs)
     return {owners.setdefault(folder, name) for folder in folders}
 
 
