@@ -120,7 +120,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory, weed: Weed, proxy: FaultProxy)
     store = StoreSettings(
         bucket=weed.bucket,
         endpoint_url=proxy.url,
-        prefix="redis",
+        prefix=folder.name,  # of its own: tests that move to another process make it again
         single_put_max_bytes=1024 * 1024,
         part_size_bytes=5 * 1024 * 1024,
     )
