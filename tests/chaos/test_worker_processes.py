@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -141,6 +142,27 @@ def test_a_killed_worker_takes_its_processes_along_and_another_one_finishes(
     site.start("worker")
     whole(site)
     assert record(site).attempt == 0
+
+
+def test_a_worker_whose_process_never_answers_ends_all_the_same_when_nobody_is_left_to_kill_it(
+    site: Site, hold: Hold
+) -> None:
+    worker = site.start("worker")
+    site.start("agent")
+    in_mid_upload(site)
+    celery = psutil.Process(worker.pid).children()
+    pool = [child for main in celery for child in main.children()]
+    for process in pool:
+        process.suspend()
+
+    worker.send_signal(signal.SIGKILL)
+
+    _, alive = psutil.wait_procs(celery, timeout=PATIENCE_S)
+    assert alive == []
+    for process in pool:
+        with suppress(psutil.NoSuchProcess):
+            process.resume()
+    assert psutil.wait_procs(pool, timeout=PATIENCE_S)[1] == []
 
 
 def settings_of(site: Site, monkeypatch: pytest.MonkeyPatch) -> Settings:
